@@ -1,7 +1,7 @@
-"""The manifest annotation of proxy pods: the whole pod as the webhook found it, for whoever reads the wire contract.
+"""The manifest annotation of proxy pods: the pod as the webhook received it, as the wire contract defines it.
 
-Admission has not seen what it says, so that it counts for little here: for the fields that the webhook itself changed
-on the pod, and for which containers and volumes were there before other webhooks added theirs.
+Admission has not checked its content, so Flotilla uses little of it: fields that the webhook itself changed,
+and the names of containers and volumes before other webhooks added theirs.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 
 FIELD = f"metadata.annotations[{names.ANNOTATION_MANIFEST}]"
 TAKEN = (*constraints.FIELDS, "schedulerName", "terminationGracePeriodSeconds")
-"""Fields of a pod spec that the webhook changes: what they were before is in the manifest alone."""
+"""Fields of a pod spec that the webhook changes: only the manifest has their original values."""
 
 _BRIEF = ("name", "image", "resources")
 """Fields of a container that every manifest has."""
@@ -38,7 +38,7 @@ class _Metadata(msgspec.Struct, rename="camel", gc=False):
 
 
 class _Spec(msgspec.Struct, rename="camel", gc=False):
-    """The fields that count, and those by which pods are told apart."""
+    """Fields in use, and fields that identify a pod."""
 
     containers: list[_Named]
     init_containers: list[_Named] | None = None
@@ -57,9 +57,9 @@ _decoder = msgspec.json.Decoder(_Pod)
 
 
 def of(pod: Raw) -> str:
-    """The manifest of a pod: JSON, which is YAML, too (ruling 7).
+    """Return the manifest of a pod as JSON, which is also valid YAML (ruling 7).
 
-    Annotations of clients stay on the proxy pod: `kubectl apply` writes the whole manifest into one.
+    Omit annotations of clients, which stay on the proxy pod: `kubectl apply` writes the whole manifest into one.
     """
     metadata = {key: value for key, value in (pod.get("metadata") or {}).items() if key != "managedFields"}
     if metadata.get("annotations"):
@@ -69,13 +69,14 @@ def of(pod: Raw) -> str:
 
 
 def fitting(pod: Raw, annotations: Mapping[str, str]) -> str:
-    """The manifest of a pod, or a brief one where it does not fit beside annotations."""
+    """Return the manifest of a pod, or a brief one if the full one exceeds the size limit of annotations."""
     text = of(pod)
     return text if size({**annotations, names.ANNOTATION_MANIFEST: text}) <= LIMIT else of(_brief(pod))
 
 
 def _brief(pod: Raw) -> Raw:
-    """Return a pod whose containers lack what its proxy pod has anyway, for manifests that would be too large."""
+    """Return a pod without most container fields, which its proxy pod has, too, for manifests that would be too
+    large."""
     spec = pod.get("spec") or {}
     lists = {
         field: [{key: each[key] for key in _BRIEF if key in each} for each in spec[field]]
@@ -86,7 +87,7 @@ def _brief(pod: Raw) -> Raw:
 
 
 def source_pod(proxy: Mapping[str, Any]) -> Raw:
-    """The pod as its user sent it, from the manifest annotation of its proxy pod.
+    """Return the pod as its user sent it, from the manifest annotation of its proxy pod.
 
     :raises InvalidPod: if there is no manifest, or it is not one of a pod
     """
@@ -110,20 +111,20 @@ def source_pod(proxy: Mapping[str, Any]) -> Raw:
 
 
 def taken(source: Mapping[str, Any]) -> Raw:
-    """What the webhook took away from a pod's spec."""
+    """Return the fields of a pod's spec that the webhook changes, with their original values."""
     spec = source["spec"]
     return {key: spec[key] for key in TAKEN if spec.get(key) is not None}
 
 
 def known_names(source: Mapping[str, Any]) -> tuple[set[str], set[str]]:
-    """Names of the containers, and of the volumes, that were there before other webhooks added theirs."""
+    """Return names of the containers and volumes that the pod had before other webhooks added theirs."""
     spec = source["spec"]
     containers = {each["name"] for field in ("containers", "initContainers") for each in spec.get(field) or ()}
     return containers, {each["name"] for each in spec.get("volumes") or ()}
 
 
 def names_in(text: str) -> tuple[set[str], set[str]] | None:
-    """The same of a manifest that is JSON; None of any other, as Admiralty writes them."""
+    """Return the same names for a JSON manifest; None for any other, such as Admiralty's."""
     try:
         spec = _decoder.decode(text).spec
     except (msgspec.DecodeError, RecursionError):
@@ -133,9 +134,9 @@ def names_in(text: str) -> tuple[set[str], set[str]] | None:
 
 
 def check_containers(source: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """See to it that a pod has a container that its manifest names.
+    """Check that the manifest names at least one of the pod's containers.
 
-    :raises InvalidPod: if it has none, and nothing of it would travel
+    :raises InvalidPod: if it names none: the delegate would have no container
     """
     known, _ = known_names(source)
     if not any(each["name"] in known for each in spec.get("containers") or ()):

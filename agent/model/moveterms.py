@@ -1,7 +1,7 @@
-"""How pods move, end and are replaced, as they, their owners and their namespaces say by annotation. Pure.
+"""Terms of moves, termination and failover of pods, from annotations of pods, owners and namespaces. Pure.
 
-What is wrong with `move`, `failover-after`, `fail-back`, `fence` and `shutdown-delay`; which of them count where is up
-to those who read them.
+Validates `move`, `failover-after`, `fail-back`, `fence` and `shutdown-delay`; the callers decide which of them
+apply to which object.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,21 +13,21 @@ from agent.model import shutdowndelay, target_health
 SUFFIXES = (moves.MOVE, lifecycle.FAILOVER_AFTER, lifecycle.FAIL_BACK, fencing.FENCE, names.SHUTDOWN_DELAY)
 _SHOWN = 60
 _OF_OWNERS = (lifecycle.FAILOVER_AFTER, lifecycle.FAIL_BACK)
-"""Of those that `standing` reads, the ones that others than Targets may have."""
+"""Annotations parsed by `target_health` that other objects than Targets may have."""
 _CHOICES = {moves.MOVE: moves.MOVE_CHOICES, fencing.FENCE: fencing.FENCES}
 
 
 def move_of(said: Iterable[Mapping[str, str] | None]) -> str:
-    """How pods are to move, as the first of several objects' annotations has it that can be read; empty for nothing.
+    """Return how pods move: the first valid annotation of several objects; empty if there is none.
 
-    :param said: those of the pod, of its owners and of its namespace, in this order
+    :param said: annotations of the pod, its owners and its namespace, in this order
     """
     found = (names.annotation(annotations, moves.MOVE) for annotations in said)
     return next((value for value in found if value in moves.MOVE_CHOICES), "")
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """What cannot be read among the annotations of an object: the field, and why not with the remedy."""
+    """Yield invalid annotations of an object: the field, and the reason with the remedy."""
     for prefix in (names.PREFIX, names.SHORT_PREFIX):
         for suffix, choices in _CHOICES.items():
             said = (annotations or {}).get(prefix + suffix)

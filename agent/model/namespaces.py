@@ -1,4 +1,4 @@
-"""Namespaces that are enabled, from which alone anything new goes to targets, and what goes from them. Pure."""
+"""Enabled namespaces, whose objects may be sent to targets, and the settings in their annotations. Pure."""
 
 from collections.abc import Mapping
 
@@ -7,29 +7,29 @@ from agent.api.names.links import SERVICE_REROUTE, SERVICE_REROUTES
 
 
 def is_enabled(labels: Mapping[str, str] | None) -> bool:
-    """Whether a namespace with these labels is."""
+    """Return whether a namespace with these labels is enabled."""
     return bool(labels) and (labels or {}).get(names.LABEL_ENABLED) == names.ENABLED_VALUE
 
 
 def elects_by_default(annotations: Mapping[str, str] | None) -> bool:
-    """Whether an enabled namespace with these annotations elects pods that do not ask for it."""
+    """Return whether an enabled namespace with these annotations elects pods that do not request it."""
     return names.annotation(annotations, names.ELECT_BY_DEFAULT) == "true"
 
 
 def accounts_follow(annotations: Mapping[str, str] | None) -> bool:
-    """Whether the service accounts of its pods follow them, where the pods do not say otherwise."""
+    """Return whether service accounts of its pods are copied to targets, unless a pod's annotation differs."""
     said = names.annotation(annotations, names.FOLLOW_ACCOUNT)
     return elects_by_default(annotations) if said is None else said == "true"
 
 
 def shares_services(annotations: Mapping[str, str] | None) -> bool:
-    """Whether all its Services are shared, those that select no proxy pods, too."""
+    """Return whether all its Services are shared, even Services that select no proxy pods."""
     said = names.annotation(annotations, names.SHARE_SERVICES)
     return elects_by_default(annotations) if said is None else said == "true"
 
 
 def refuses_to_share(annotations: Mapping[str, str] | None) -> bool:
-    """Whether it says itself that only those Services are shared that select proxy pods."""
+    """Return whether its annotation restricts sharing to Services that select proxy pods."""
     return names.annotation(annotations, names.SHARE_SERVICES) == "false"
 
 
@@ -40,10 +40,10 @@ def service_reroute(annotations: Mapping[str, str] | None) -> str:
 
 
 def command(namespace: str) -> str:
-    """What enables a namespace."""
+    """Return the command that enables a namespace."""
     return f"kubectl label namespace {namespace} {names.LABEL_ENABLED}={names.ENABLED_VALUE}"
 
 
 def not_enabled(namespace: str) -> str:
-    """Why nothing new of a namespace goes to a target, and what to do about it."""
+    """Return why no new objects of a namespace are sent to targets, with the remedy."""
     return f"namespace {namespace} is not enabled, so that nothing new of it goes to targets: {command(namespace)}"

@@ -1,7 +1,7 @@
-"""Volumes of this cluster that stand for those that claims have in targets (`hack/design`, stand-in volumes). Pure.
+"""Placeholder volumes in the local cluster that represent the volumes of claims in targets (`hack/design`). Pure.
 
-Kubernetes' own controller binds a claim to the volume that names it. Nothing can mount such a volume: no node has its
-driver, and it belongs to the one virtual node.
+Kubernetes' own controller binds a claim to the volume that names it. No pod can mount such a volume: no node
+has its driver, and it has affinity to one virtual node only.
 """
 
 from collections.abc import Mapping
@@ -19,17 +19,18 @@ MADE_HERE = (
     "volume.beta.kubernetes.io/storage-provisioner",
     "volume.kubernetes.io/selected-node",
 )
-"""Annotations of a claim by which this cluster's own controllers and schedulers say that they make a volume for it."""
+"""Annotations of a claim with which the local cluster's controllers and schedulers announce a volume for it."""
 _UNBOUND = ("", "Pending", "Lost")
 
 
 def name_of(claim: Mapping[str, Any]) -> str:
-    """The name of a claim's stand-in: that of another claim of the same name is another one."""
+    """Return the name of a claim's placeholder, unique by the claim's UID."""
     return f"multicluster-{claim['metadata']['uid']}"
 
 
 def is_needed(claim: Mapping[str, Any]) -> bool:
-    """Whether a claim waits for a volume here, and nobody else makes one for it, as far as the claim says."""
+    """Return whether a claim waits for a volume in the local cluster, and no other controller provides one, by
+    its annotations."""
     metadata = claim["metadata"]
     annotations = metadata.get("annotations") or {}
     return (
@@ -42,16 +43,16 @@ def is_needed(claim: Mapping[str, Any]) -> bool:
 
 
 def has_volume(there: Mapping[str, Any]) -> bool:
-    """Whether a claim in a target is bound, tells to what, and is there to stay: its data would go with it."""
+    """Return whether a claim in a target is bound, reports its volume, and is not being deleted with its data."""
     status = there.get("status") or {}
     told = bool((status.get("capacity") or {}).get("storage")) and bool(status.get("accessModes"))
     return status.get("phase") == "Bound" and told and "deletionTimestamp" not in there["metadata"]
 
 
 def volume_for(claim: Mapping[str, Any], there: Mapping[str, Any], target: tuple[str, str]) -> Raw:
-    """The stand-in for the volume of a claim.
+    """Return the placeholder for the volume of a claim.
 
-    :param there: the claim in the target, which is bound
+    :param there: the bound claim in the target
     :param target: namespace (empty for a ClusterTarget) and name
     """
     metadata, status = claim["metadata"], there["status"]
@@ -85,23 +86,23 @@ def volume_for(claim: Mapping[str, Any], there: Mapping[str, Any], target: tuple
 
 
 def is_stand_in(volume: Mapping[str, Any]) -> bool:
-    """Whether a volume is one that nothing can mount. Others, with data, may have our label: it is no proof."""
+    """Return whether a volume is a placeholder. The label is no proof, since volumes with data may have it."""
     return bool((volume["spec"].get("csi") or {}).get("driver") == names.STAND_IN_DRIVER)
 
 
 def claim_uid(volume: Mapping[str, Any]) -> str:
-    """UID of the claim that a volume is for, empty for none."""
+    """Return the UID of the volume's claim, empty for none."""
     return str((volume["spec"].get("claimRef") or {}).get("uid") or "")
 
 
 def claim_key(volume: Mapping[str, Any]) -> tuple[str, str]:
-    """Namespace and name of the same."""
+    """Return namespace and name of the volume's claim."""
     reference = volume["spec"].get("claimRef") or {}
     return (str(reference.get("namespace") or ""), str(reference.get("name") or ""))
 
 
 def is_for(volume: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a stand-in is for the target that it should be for; what it says of that cannot be changed."""
+    """Return whether a placeholder is for the wanted target; its target cannot be changed."""
     return bool(volume["spec"]["csi"].get("volumeHandle") == wanted["spec"]["csi"]["volumeHandle"])
 
 

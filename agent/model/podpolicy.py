@@ -1,7 +1,7 @@
-"""What pods of other clusters may contain: `spec.policy` of a Source or ClusterSource. Pure.
+"""Restrictions of pods from other clusters: `spec.policy` of a Source or ClusterSource. Pure.
 
-A field that a policy does not have restricts nothing. What a pod says in a form that no API server takes is refused,
-too, so that there is a verdict about any JSON.
+A missing field restricts nothing. Values that no API server accepts are rejected, too, so that any JSON has a
+verdict.
 """
 
 import re
@@ -17,15 +17,15 @@ _CONTAINERS = ("initContainers", "containers", "ephemeralContainers")
 _HOSTNAME = "kubernetes.io/hostname"
 _DEFAULT_ACCOUNT = "default"
 _QUOTED = 80
-"""The most characters of a pod's text that a message repeats."""
+"""Maximum number of characters of a pod's text that a message repeats."""
 
 
 class InvalidPolicy(ValueError):
-    """A policy that cannot be read; the message names the field and the remedy."""
+    """An invalid policy; the message has the field and the remedy."""
 
 
 class Policy(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=True):
-    """`spec.policy`, as the schema of the CRD describes it."""
+    """`spec.policy`, as in the schema of the CRD."""
 
     host_namespaces: bool | None = None
     host_paths: bool | None = None
@@ -37,28 +37,30 @@ class Policy(msgspec.Struct, rename="camel", frozen=True, forbid_unknown_fields=
 
 
 class Rule(NamedTuple):
-    """The policy of one Source, called as users call it."""
+    """The policy of one Source."""
 
     source: str
-    """Empty: Flotilla itself refuses the pod."""
+    """Name of the Source for users; empty if Flotilla itself rejects the pod."""
     policy: Policy
     barred: str = ""
-    """Why no pod at all is allowed, empty if the policy decides."""
+    """Reason why every pod is rejected, empty if the policy decides."""
 
 
 class Refusal(NamedTuple):
-    """Which Source refuses a pod, and a message for its user."""
+    """The Source that rejects a pod, and a message for its user."""
 
     source: str
     message: str
 
 
 class _Violation(Exception):
-    """The field of the policy, and what of the pod it does not allow."""
+    """A violation: the field of the policy, and the disallowed part of the pod."""
 
 
 def read(policy: Any) -> Policy:
-    """The policy of a Source's spec. Raises InvalidPolicy."""
+    """Parse the policy in a Source's spec.
+
+    :raises InvalidPolicy: if it is invalid"""
     try:
         return msgspec.convert(policy, Policy)
     except msgspec.ValidationError as error:
@@ -66,7 +68,7 @@ def read(policy: Any) -> Policy:
 
 
 def flaws(policy: Policy) -> list[tuple[str, str]]:
-    """Fields of a policy, and what is wrong with each that its schema cannot say."""
+    """Return fields of a policy with problems that its schema cannot detect."""
     return [
         (f"spec.policy.imagePrefixes[{index}]", reason)
         for index, prefix in enumerate(policy.image_prefixes or ())
@@ -75,12 +77,12 @@ def flaws(policy: Policy) -> list[tuple[str, str]]:
 
 
 def refusal(spec: Any, rules: Iterable[Rule]) -> Refusal | None:
-    """The first rule that does not allow a pod with this spec, None if all do."""
+    """Return the refusal of the first rule that does not allow a pod with this spec, None if all do."""
     return _first(spec, rules, (_host, _host_paths, _privileged, _node, _priority, _account, _images))
 
 
 def refusal_of_change(spec: Any, rules: Iterable[Rule]) -> Refusal | None:
-    """The same of what changes in the spec of a pod that runs: images, and containers to debug it."""
+    """Return the same for a changed spec of a running pod: it checks images and ephemeral containers."""
     return _first(spec, rules, (_privileged, _images))
 
 
@@ -127,7 +129,7 @@ def _privileged(spec: Raw, policy: Policy) -> None:
 
 
 def _host_process(of: Raw) -> Any:
-    """What Windows calls a privileged container."""
+    """Return the Windows setting for a privileged container."""
     return _object(_object(of, "securityContext"), "windowsOptions").get("hostProcess")
 
 
@@ -139,7 +141,7 @@ def _node(spec: Raw, policy: Policy) -> None:
     if _HOSTNAME in _object(spec, "nodeSelector"):
         raise _Violation("spec.policy.nodeNames", f"spec.nodeSelector names {_HOSTNAME}")
     for term in _node_terms(_object(_object(spec, "affinity"), "nodeAffinity")):
-        # The only field that can be matched is the name.
+        # Kubernetes supports only `metadata.name` in matchFields.
         named = any(True for _ in _objects(term, "matchFields"))
         if named or any(each.get("key") == _HOSTNAME for each in _objects(term, "matchExpressions")):
             raise _Violation("spec.policy.nodeNames", "spec.affinity.nodeAffinity chooses a node by its name")
@@ -158,7 +160,7 @@ def _priority(spec: Raw, policy: Policy) -> None:
 
 
 def account_of(spec: Any) -> str:
-    """Name of the service account that a pod with this spec runs as; empty if it is no text."""
+    """Return the name of the service account of a pod with this spec; empty if it is not a string."""
     # `serviceAccount` is the old name of the field, which API servers still read.
     fields = spec if isinstance(spec, dict) else {}
     name = fields.get("serviceAccountName") or fields.get("serviceAccount") or _DEFAULT_ACCOUNT
@@ -194,7 +196,7 @@ def _containers(spec: Raw) -> Iterator[tuple[str, Raw]]:
 
 
 def _objects(of: Mapping[str, Any], field: str) -> list[Raw]:
-    """A list of objects, empty where the field is not set."""
+    """Return a list of objects, empty if the field is not set."""
     found = of.get(field)
     if found is None:
         return []
@@ -204,7 +206,7 @@ def _objects(of: Mapping[str, Any], field: str) -> list[Raw]:
 
 
 def _object(of: Mapping[str, Any], field: str) -> Raw:
-    """An object, empty where the field is not set."""
+    """Return an object, empty if the field is not set."""
     found = of.get(field)
     if found is None:
         return {}
@@ -224,12 +226,12 @@ def _quoted(value: Any) -> str:
 _PART = re.compile(r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*")
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(?::[0-9]{1,5})?|\[[0-9a-fA-F:]+\](?::[0-9]{1,5})?")
 _LIMIT = 512
-"""Characters of a name; runtimes take no repository with more than 255."""
+"""Maximum length of a name in characters; container runtimes reject repositories longer than 255."""
 _DOCKER_HUB, _LIBRARY = "docker.io", "library"
 
 
 def prefix_flaw(prefix: str) -> str:
-    """What is wrong with a prefix, and the remedy; empty if nothing is."""
+    """Return the problem of a prefix, with the remedy; empty if it is valid."""
     if _parts(prefix.removesuffix("/")):
         return ""
     return (
@@ -239,7 +241,8 @@ def prefix_flaw(prefix: str) -> str:
 
 
 def image_refusal(image: object, prefixes: Iterable[str]) -> str:
-    """Why an image is not allowed; empty if it begins with one of the prefixes. An invalid prefix allows nothing."""
+    """Return why an image is not allowed; empty if it begins with one of the prefixes. An invalid prefix allows
+    nothing."""
     if not isinstance(image, str) or not (repository := _repository(image)):
         return "which names no registry: write it in full, as registry.example/team/nginx"
     for prefix in prefixes:
@@ -250,7 +253,7 @@ def image_refusal(image: object, prefixes: Iterable[str]) -> str:
 
 
 def _repository(image: str) -> list[str]:
-    """The parts of an image's name without tag and digest; empty if it has no registry, or is no name."""
+    """Return the parts of an image's name without tag and digest; empty if it has no registry, or is invalid."""
     if len(image) > _LIMIT:
         return []
     name = image.partition("@")[0]
@@ -262,7 +265,7 @@ def _repository(image: str) -> list[str]:
 
 
 def _parts(name: str) -> list[str]:
-    """Host and path, empty if it does not begin with a host or is no name."""
+    """Return host and path, empty if the name does not begin with a host or is invalid."""
     host, *path = name.split("/") if len(name) <= _LIMIT else [""]
     if not _HOST.fullmatch(host) or not ("." in host or ":" in host or host == "localhost"):
         return []

@@ -1,4 +1,4 @@
-"""What pods request of a node, counted as kube-scheduler counts (component-helpers' `PodRequests`)."""
+"""Resource requests of pods, counted like kube-scheduler's (component-helpers' `PodRequests`)."""
 
 import contextlib
 from collections import Counter
@@ -14,15 +14,16 @@ _NOTHING: Mapping[str, Any] = {}
 
 
 def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
-    """Kubernetes quantities as integers.
+    """Convert Kubernetes quantities to integers.
 
-    :raises InvalidQuantity: if one of them is none
+    :raises InvalidQuantity: if any of them is invalid
     """
     return {name: Quantity.of(value).nano for name, value in (quantities or _NOTHING).items()}
 
 
 def limits_of(target: Mapping[str, Any]) -> dict[str, int]:
-    """What our pods may request together in a target; what cannot be read, which the webhook refuses, is nothing."""
+    """Return the maximum total requests of the source's pods in a target; {} if a quantity is invalid, which
+    the webhook rejects."""
     try:
         return amounts((target.get("spec") or _NOTHING).get("limits"))
     except InvalidQuantity:
@@ -30,7 +31,7 @@ def limits_of(target: Mapping[str, Any]) -> dict[str, int]:
 
 
 def held_by(pods: Iterable[Mapping[str, Any]]) -> Counter[str]:
-    """What pods request together, but for those of which that cannot be read."""
+    """Return the total requests of pods, without pods with an invalid quantity."""
     held: Counter[str] = Counter()
     for pod in pods:
         with contextlib.suppress(InvalidQuantity):
@@ -39,17 +40,19 @@ def held_by(pods: Iterable[Mapping[str, Any]]) -> Counter[str]:
 
 
 def written(resource: str, amount: int) -> str:
-    """An amount as people write it for this resource."""
+    """Return an amount in the usual format of its resource."""
     binary = any(part in resource for part in ("memory", "storage", "hugepages-"))
     return str(Quantity(amount, "binary" if binary else "decimal"))
 
 
 def requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -> dict[str, int]:
-    """What a pod requests, as kube-scheduler counts: the larger of the containers' sum and each init container on top
-    of the sidecars started before it (KEP-753), plus overhead; pod-level requests (KEP-2837) replace the sums.
+    """Return a pod's requests, counted like kube-scheduler's.
 
-    :param status: of a pod that is on a node; while it is resized in place (KEP-1287) the larger of what it has and
-        what is asked for counts
+    They are the larger of the containers' sum and each init container with the sidecars started before it
+    (KEP-753), plus overhead. Pod-level requests (KEP-2837) replace the sums.
+
+    :param status: of a pod on a node; during an in-place resize (KEP-1287) the larger of present and requested
+    resources counts
     """
     status = status or _NOTHING
     refused = _refuses_resize(status)
@@ -80,7 +83,7 @@ def requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -
 
 
 def host_ports(spec: Mapping[str, Any]) -> frozenset[str]:
-    """The ports of its node that a pod takes, as `TCP/80`, on whichever of the node's addresses."""
+    """Return the host ports that a pod uses on its node, such as `TCP/80`, on any of the node's addresses."""
     running = [*(spec.get("containers") or ()), *filter(_is_sidecar, spec.get("initContainers") or ())]
     return frozenset(
         f"{port.get('protocol') or 'TCP'}/{port['hostPort']}"
@@ -102,7 +105,7 @@ def _refuses_resize(status: Mapping[str, Any]) -> bool:
 
 
 def _asked(holder: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The requests of a container, of a pod as a whole, or of a status of either."""
+    """Return the requests of a container, of a whole pod, or of a status of either."""
     return (holder.get("resources") or _NOTHING).get("requests") or _NOTHING
 
 

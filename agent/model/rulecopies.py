@@ -1,7 +1,7 @@
 """Copies of Roles, RoleBindings and NetworkPolicies for delegates in a target. Pure.
 
-They are about what the source sends, and nobody else: bindings keep service accounts alone, since users of one cluster
-are not those of another, and policies select no pods but delegates of this source.
+They apply only to objects of the source. Bindings keep only service accounts, since clusters have different
+users. Policies select only delegates of this source.
 """
 
 from collections.abc import Mapping
@@ -20,40 +20,41 @@ GATEWAYS: Raw = {
     "namespaceSelector": {},
     "podSelector": {"matchLabels": {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "gateway"}},
 }
-"""As the chart labels them, in whichever namespace."""
+"""Peer that selects the chart's gateway pods in any namespace."""
 
 
 def role(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
-    """The copy of a Role."""
+    """Return the copy of a Role."""
     return _marked(copy_of(ROLES, original, cluster_name=cluster_name, cluster_uid=cluster_uid))
 
 
 def binding(original: Mapping[str, Any], cluster_name: str, cluster_uid: str) -> Raw:
-    """The copy of a RoleBinding: of its subjects, the service accounts of its own namespace."""
+    """Return the copy of a RoleBinding; of its subjects, only service accounts of its own namespace are kept."""
     copy = copy_of(ROLE_BINDINGS, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     return _marked({**copy, "subjects": _accounts(original)})
 
 
 def accounts(binding: Mapping[str, Any]) -> set[str]:
-    """Service accounts of its own namespace that a RoleBinding names."""
+    """Return the service accounts of its own namespace that a RoleBinding names."""
     return {each["name"] for each in _accounts(binding)}
 
 
 def role_of(binding: Mapping[str, Any]) -> str:
-    """The Role that a RoleBinding refers to, empty for a ClusterRole: of that, every cluster has its own."""
+    """Return the Role that a RoleBinding refers to, empty for a ClusterRole, since every cluster has its own."""
     reference = binding.get("roleRef") or {}
     return str(reference.get("name", "")) if reference.get("kind") == ROLES.name else ""
 
 
 def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: str, *, exact: bool = True) -> Raw:
-    """The copy of a NetworkPolicy, whose selectors select delegates as they selected other pods.
+    """Return the copy of a NetworkPolicy, with selectors rewritten to select delegates.
 
-    Pods of its own namespace are delegates of this source. Of other namespaces nobody knows (a cluster's DNS, say, is
-    no delegate): such a peer is there twice, as it was and for delegates. Its annotation admit-gateway has rules that
-    let some callers in let in gateways of the target, too.
+    Pods in its own namespace are delegates of this source. Pods in other namespaces may be other pods, such as
+    the cluster's DNS. Such a peer is in the copy twice, unchanged and for delegates. With the annotation
+    admit-gateway, rules that admit certain callers also admit the target's gateways.
 
-    :param exact: every delegate in the target has exact labels
-    :raises InvalidPattern: if its annotation no-prefix-label-regexp is none, or too much for so many selectors
+    :param exact: whether every delegate in the target has exact labels
+    :raises InvalidPattern: if its annotation no-prefix-label-regexp is invalid, or exceeds the work limit for
+    its selectors
     """
     copy = copy_of(NETWORK_POLICIES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     pattern = LabelPattern(names.annotation(original["metadata"].get("annotations"), names.NO_PREFIX_REGEXP))
@@ -86,7 +87,7 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
 
 
 def _no_delegates(selector: Raw) -> Raw:
-    """Return a selector of pods that are no delegates: these have rewritten labels, which a negation would match."""
+    """Return a selector without delegates, whose rewritten labels a negation would match."""
     expressions = selector.get("matchExpressions") or []
     if all(each["operator"] in ("In", "Exists") for each in expressions):
         return selector

@@ -1,4 +1,4 @@
-"""ServiceLinks: the one that a shared Service has, whether one is understood, and what is known of a pair. Pure."""
+"""ServiceLinks: the default one of a shared Service, their validation, and the state of a pair of clusters. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ AWAY = "TargetUnreachable"
 
 
 def made_for(service: Mapping[str, Any]) -> Raw:
-    """The link of a shared Service for which its user has written none."""
+    """Return the link of a shared Service whose user has written none."""
     metadata = service["metadata"]
     owner = {"apiVersion": SERVICES.api_version, "kind": SERVICES.name}
     return {
@@ -36,21 +36,21 @@ def made_for(service: Mapping[str, Any]) -> Raw:
 
 
 def is_made(link: Mapping[str, Any]) -> bool:
-    """Whether a link is as we have made it for some Service."""
+    """Return whether a link is an unchanged default one of any Service."""
     name = link["metadata"]["name"]
     owners = [(each["kind"], each["name"]) for each in link["metadata"].get("ownerReferences") or ()]
     return link.get("spec") == {"service": name} and owners == [(SERVICES.name, name)]
 
 
 def is_untouched(link: Mapping[str, Any], service: Mapping[str, Any]) -> bool:
-    """Whether a link is as we have made it for this Service."""
+    """Return whether a link is the unchanged default one of this Service."""
     (uid,) = [each["uid"] for each in link["metadata"]["ownerReferences"]] if is_made(link) else [""]
     return bool(uid == service["metadata"]["uid"])
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One aspect, as a condition has it."""
+    """State of one aspect, with the fields of a condition."""
 
     status: Status
     reason: str
@@ -65,10 +65,11 @@ def accepted(
     elsewhere: set[str] | None = None,
     of_service: Firsts | None = None,
 ) -> Finding:
-    """Whether all of a link is understood.
+    """Return whether all of a link is valid, as its condition Accepted.
 
+    :param shared: whether the Service is shared
     :param clusters: all names of clusters that pods of the namespace may be in
-    :param elsewhere: those of clusters in which other namespaces can be linked, None where that is not allowed
+    :param elsewhere: names of clusters in which other namespaces can be linked, None if that is not allowed
     :param of_service: `firsts` of all links of the Service
     """
     problem = _with_service(link, service, shared) or _with_spec(link, service or {}, clusters, elsewhere)
@@ -127,22 +128,22 @@ class Pair(msgspec.Struct, frozen=True):
     consumer: str
     source: str
     driver: str
-    """Empty where there is no way."""
+    """Empty if there is no path."""
     programmed: Finding
     connected: Finding
     endpoints: int
-    """Ready ones that the source offers."""
+    """Number of ready endpoints that the source offers."""
     namespace: str = ""
-    """Of the callers, empty for that of the link."""
+    """Namespace of the callers, empty for that of the link."""
 
     @property
     def finding(self) -> Finding:
-        """The first aspect that does not hold, else the last one."""
+        """The first aspect that is not True, else the last one."""
         return self.programmed if self.programmed.status != "True" else self.connected
 
 
 def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:
-    """What another controller, the driver `external/NAME`, tells: conditions of its own of the generation that is."""
+    """Return the conditions of another controller, the driver `external/NAME`, for the link's present generation."""
     programmed, connected = (_said(name, type, link) for type in (PROGRAMMED, CONNECTED))
     return programmed, connected
 
@@ -162,5 +163,5 @@ def _said(name: str, type: str, link: Mapping[str, Any]) -> Finding:
 
 
 def federated(service: str) -> str:
-    """Name of the Service that Linkerd makes of those of a name in several clusters."""
+    """Return the name of Linkerd's federated Service for Services of one name in several clusters."""
     return f"{service}-federated"

@@ -25,7 +25,7 @@ Raw = dict[str, Any]
 
 
 def is_switched(service: Mapping[str, Any]) -> bool:
-    """Whether the selector is the one for delegates, and nothing else.
+    """Return whether the selector is exactly the one for delegates.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -34,7 +34,7 @@ def is_switched(service: Mapping[str, Any]) -> bool:
 
 
 def rerouted(service: Mapping[str, Any], *, switch: bool) -> Raw:
-    """The Service with everything that tells its being rerouted; its selector selects delegates only with `switch`.
+    """Return the Service with the marks of a rerouted one; its selector selects delegates only with `switch`.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -64,7 +64,7 @@ def native(service: Mapping[str, Any]) -> Raw:
 
 
 def restored(service: Mapping[str, Any]) -> Raw:
-    """The Service as its user wants it: nothing of ours but, where it is shared, the label.
+    """Return the Service as its user wrote it: without marks, and with the label only if its user shares it.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -77,7 +77,7 @@ def restored(service: Mapping[str, Any]) -> Raw:
 
 
 def shared(service: Mapping[str, Any]) -> Raw:
-    """The Service with everything that tells that its namespace shares it, if its user does not; not rerouted.
+    """Return the Service, not rerouted, with the marks of one that its namespace shares, unless its user shares it.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
@@ -91,7 +91,7 @@ def shared(service: Mapping[str, Any]) -> Raw:
 
 
 def with_cilium_affinity(service: Raw) -> Raw:
-    """Return a Service of one of the functions above with its affinity in Cilium's annotation, too."""
+    """Return a Service from one of the functions above with its affinity in Cilium's annotation, too."""
     annotations = _annotations(service)
     affinity = names.annotation(annotations, AFFINITY)
     if affinity not in AFFINITIES or ANNOTATION_CILIUM_AFFINITY in annotations or not is_shared(annotations):

@@ -1,4 +1,4 @@
-"""What the schema of a Source or ClusterSource cannot say: whom it means, what it allows, and its policy."""
+"""Validation of a Source or ClusterSource beyond its schema: accounts, granted features, and policy."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,14 +11,14 @@ _USER_OF_ACCOUNT = "system:serviceaccount:"
 
 
 class Flaw(NamedTuple):
-    """A field of a spec and what is wrong with it."""
+    """A field of a spec and its problem."""
 
     field: str
     reason: str
 
 
 def flaw(spec: Mapping[str, Any], *, namespaced: bool) -> Flaw | None:
-    """What is wrong with the spec of a Source, or of a ClusterSource; None when nothing is."""
+    """Return the problem of a Source's or ClusterSource's spec; None if it is valid."""
     account = spec.get("serviceAccountName") if namespaced else _account(spec)
     if isinstance(account, Flaw):
         return account
@@ -42,7 +42,7 @@ def accounts(spec: Mapping[str, Any], namespace: str) -> list[tuple[str, str]]:
 
 
 def named_account(spec: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Namespace and name of the service account whose user `userName` is; None for any other user."""
+    """Return namespace and name of the service account that `userName` stands for; None for any other user."""
     user = spec.get("userName")
     if not isinstance(user, str) or not user.startswith(_USER_OF_ACCOUNT):
         return None
@@ -51,7 +51,7 @@ def named_account(spec: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
-    """What is wrong with `spec.policy`."""
+    """Return the problems of `spec.policy`."""
     if spec.get("policy") is None:
         return []
     try:
@@ -61,14 +61,14 @@ def policy_flaws(spec: Mapping[str, Any]) -> list[Flaw]:
 
 
 def features(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Which features beyond Admiralty's rules a Source is granted: nearly all of them where `spec.allow` is not set."""
+    """Return features beyond Admiralty's rules that a Source is granted; most of them if `spec.allow` is not set."""
     allowed = spec.get("allow")
     allowed = [name for name in OPTIONAL_FEATURES if name not in NAMED_FEATURES] if allowed is None else allowed
     return tuple(name for name in FEATURES if name not in OPTIONAL_FEATURES or name in allowed)
 
 
 def advice(spec: Mapping[str, Any], *, namespaced: bool) -> str:
-    """What is unwise about a spec that works, and the remedy; empty for nothing."""
+    """Return a warning about a valid but unwise spec, with the remedy; empty for none."""
     field = "serviceAccountName" if namespaced else "serviceAccount.name"
     account = spec.get("serviceAccountName") if namespaced else (spec.get("serviceAccount") or {}).get("name")
     if account != DEFAULT_ACCOUNT and (named_account(spec) or ("", ""))[1] == DEFAULT_ACCOUNT:
@@ -82,7 +82,7 @@ def advice(spec: Mapping[str, Any], *, namespaced: bool) -> str:
 
 
 def _account(spec: Mapping[str, Any]) -> Flaw | bool:
-    """Whether a ClusterSource has a service account, or what is missing of one."""
+    """Return whether a ClusterSource has a service account, or the problem if it is incomplete."""
     account = spec.get("serviceAccount")
     account = account if isinstance(account, Mapping) else {}
     missing = [field for field in ("name", "namespace") if not account.get(field)]

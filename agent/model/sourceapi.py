@@ -1,7 +1,7 @@
-"""Delegates that talk to the Kubernetes API of their source, not of the cluster that they run in. Pure.
+"""Delegates that use the API server of their source instead of their own cluster's. Pure.
 
-Where a proxy pod has the token of its service account, its delegate has a Secret with a token of the same account,
-bound to the proxy pod, and the environment variables by which clients find their API server lead to the source.
+If the proxy pod has the token of its service account, its delegate has a Secret with a token of the same
+account, bound to the proxy pod. Clients' environment variables for the API server have the source's address.
 """
 
 import base64
@@ -19,14 +19,14 @@ _LISTS = ("initContainers", "containers")
 
 
 def asks(annotations: Mapping[str, str] | None) -> bool:
-    """Whether a pod wants it."""
+    """Return whether a pod requests it."""
     return names.annotation(annotations, names.SOURCE_API) == "true"
 
 
 def permits(accounts: str | None, account: str, *, otherwise: bool) -> bool:
-    """Whether tokens of a service account may go to targets, as the annotation of its namespace says.
+    """Return whether tokens of a service account may be sent to targets, by its namespace's annotation.
 
-    :param otherwise: whether they may where there is no annotation
+    :param otherwise: the result without an annotation
     """
     if accounts is None:
         return otherwise
@@ -34,19 +34,20 @@ def permits(accounts: str | None, account: str, *, otherwise: bool) -> bool:
 
 
 def split(address: str) -> tuple[str, str] | None:
-    """Host and port of HOST:PORT, where an IPv6 address is in brackets; None for anything else."""
+    """Return host and port of HOST:PORT, with an IPv6 address in brackets; None for anything else."""
     host, colon, port = address.rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     return (host, port) if colon and host and port.isdecimal() and 0 < int(port) < 65536 else None
 
 
 def secret_name(pod: Mapping[str, Any]) -> str:
-    """The Secret of a pod's delegate, by the pod's metadata."""
+    """Return the name of the Secret of a pod's delegate, from the pod's metadata."""
     return f"{names.chaperon(pod['name'], pod['uid'])}-source-api"
 
 
 def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -> Raw:
-    """The delegate's spec, pointed at `address`; `original` is the pod's own spec, in which the tokens still are."""
+    """Return the delegate's spec, configured for `address`; `original` is the pod's own spec, with its token
+    volumes."""
     host, port = split(address) or ("", "")
     env = [{"name": "KUBERNETES_SERVICE_HOST", "value": host}, {"name": "KUBERNETES_SERVICE_PORT", "value": port}]
     mount = {"name": VOLUME, "mountPath": names.SERVICE_ACCOUNT_MOUNT, "readOnly": True}
@@ -57,7 +58,7 @@ def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -
             result[field] = [
                 {
                     **container,
-                    # What a user sets comes last, and wins.
+                    # A user's variables are last, and take precedence.
                     "env": [*env, *(container.get("env") or ())],
                     "volumeMounts": [*_other_mounts(container), mount],
                 }
@@ -70,14 +71,14 @@ def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -
 
 
 def _other_mounts(container: Mapping[str, Any]) -> list[Raw]:
-    """Mounts of a container without the one where clients look for their token."""
+    """Return a container's mounts without the default one of a service account's token."""
     return [
         each for each in container.get("volumeMounts") or () if each.get("mountPath") != names.SERVICE_ACCOUNT_MOUNT
     ]
 
 
 def token_request(pod: Mapping[str, Any], account: str, seconds: int) -> Raw:
-    """What to ask for: a token that is void once the pod is gone."""
+    """Return the request of a token that becomes invalid when the pod is deleted."""
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["name"], "uid": pod["uid"]}
     spec = {"expirationSeconds": seconds, "boundObjectRef": bound}
     metadata = {"name": account, "namespace": pod["namespace"]}
@@ -87,9 +88,9 @@ def token_request(pod: Mapping[str, Any], account: str, seconds: int) -> Raw:
 def secret(
     pod: Mapping[str, Any], token: str, expires: str, authority: str, *, cluster_name: str, cluster_uid: str
 ) -> Raw:
-    """The Secret in a target, with the files of a service account's volume.
+    """Return the Secret in a target, with the files of a service account's volume.
 
-    Not the label of copies says whose it is: there is no original, and those go with theirs.
+    Its source is in another label than for copies: it has no original, and copies without one are deleted.
     """
     found = owner_labels.labels(pod, cluster_name=cluster_name, cluster_uid=cluster_uid)
     found[names.LABEL_TOKEN_OF] = found.pop(names.LABEL_PARENT_CLUSTER_UID)
@@ -108,7 +109,7 @@ def secret(
 
 
 def renew_in(annotations: Mapping[str, str], seconds: float, now: datetime) -> float:
-    """In how many seconds a token of so many is to be renewed: when a fifth is left, as kubelets do. 0 for now."""
+    """Return seconds until a token with this lifetime is renewed: when a fifth is left, as kubelets do. 0 for now."""
     try:
         expires = datetime.fromisoformat(annotations.get(names.ANNOTATION_TOKEN_EXPIRES, ""))
         return max(0.0, (expires - now).total_seconds() - seconds / 5)

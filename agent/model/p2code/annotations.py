@@ -1,4 +1,4 @@
-"""What the strings of a P2CodeSchedulingManifest ask for: a cluster set, one cluster, claims of clusters. Pure."""
+"""Annotations of a P2CodeSchedulingManifest: they select a cluster set, one cluster, or claims of clusters. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
@@ -9,7 +9,7 @@ Precedence = Literal["global", "and"]
 
 
 class Filter(NamedTuple):
-    """A ClusterClaim, which has the name of the key, must have this value."""
+    """A required value of a ClusterClaim, whose name is the key."""
 
     key: str
     value: str
@@ -19,50 +19,50 @@ class Filter(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """What all workloads ask for together."""
+    """Global annotations of all workloads."""
 
     cluster_set: str
-    """Empty where none is named."""
+    """Empty if none is set."""
     cluster: str
-    """The one cluster for everything, empty for none."""
+    """The one cluster for all workloads, empty if none is set."""
     filters: tuple[Filter, ...]
 
 
 class Override(NamedTuple):
-    """A filter of a workload that does not count, because a global one has its key."""
+    """A workload's filter without effect, because a global one has its key."""
 
     own: Filter
     instead: tuple[Filter, ...]
 
 
 def unsupported(annotations: Iterable[str]) -> str | None:
-    """The first global annotation that nobody understands."""
+    """Return the first global annotation that is not supported; None if all are."""
     return next((each for each in annotations if not (is_filter(each) or _is_target(each))), None)
 
 
 def is_filter(annotation: str) -> bool:
-    """Whether it has the form of a filter. Of its key, P2CODE's scheduler looks at the beginning only."""
+    """Return whether it has the form of a filter. P2CODE's scheduler checks only the beginning of its key."""
     return annotation.startswith(FILTER) and "=" in annotation
 
 
 def wishes(annotations: Iterable[str]) -> Wishes:
-    """What global annotations ask for; of several targets the last counts."""
+    """Parse global annotations; the last target takes precedence."""
     split = [_split(each) for each in annotations]
     target = {key: value for key, value in split if key in (TARGET_SET, TARGET_CLUSTER)}
     return Wishes(target.get(TARGET_SET, ""), target.get(TARGET_CLUSTER, ""), _filters(split))
 
 
 def filters(annotations: Iterable[str]) -> tuple[Filter, ...]:
-    """What annotations of a workload ask for."""
+    """Parse the filters in a workload's annotations."""
     return _filters(_split(each) for each in annotations)
 
 
 def combined(
     common: Sequence[Filter], own: Sequence[Filter], precedence: Precedence
 ) -> tuple[tuple[Filter, ...], tuple[Override, ...]]:
-    """All that counts for a workload, and what of its own does not.
+    """Return all filters in effect for a workload, and its own filters without effect.
 
-    One key twice in one list stays: both are asked for, so that nothing matches.
+    If one list has a key twice, both filters stay, so that no cluster matches.
     """
     if precedence == "and":
         return tuple(dict.fromkeys((*common, *own))), ()
@@ -81,7 +81,7 @@ def _is_target(annotation: str) -> bool:
 
 
 def _split(annotation: str) -> Filter:
-    """Key and value; what follows a second `=` is no part of it."""
+    """Return key and value, without a second `=` and the text after it."""
     key, _, rest = annotation.partition("=")
     return Filter(key, rest.partition("=")[0])
 

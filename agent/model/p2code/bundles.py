@@ -1,4 +1,4 @@
-"""Bundles of an application: what is placed together, and which claims the cluster of each must have. Pure."""
+"""Bundles of an application: manifests that are placed together, and required claims of their clusters. Pure."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,23 +13,23 @@ from agent.model.p2code.index import Index
 from agent.model.p2code.manifests import Identity, InvalidManifest, Manifest, Reading, objects, text, texts
 
 BUNDLED = 50_000
-"""Objects of all bundles of an application."""
+"""Maximum number of objects in all bundles of an application."""
 
 Mode = Literal["cluster", "default", "global", "workloads"]
 
 
 class Bundle(NamedTuple):
-    """Manifests that one cluster is chosen for."""
+    """Manifests that are placed in one cluster."""
 
     name: str
-    """What decisions call it."""
+    """Name in decisions."""
     manifests: tuple[Manifest, ...]
     filters: tuple[Filter, ...] = ()
     absent: tuple[Absent, ...] = ()
-    """What its workload refers to and nobody defines."""
+    """Objects that its workload refers to and no manifest defines."""
     overridden: tuple[Override, ...] = ()
     following: Mapping[Identity, Following] = MappingProxyType({})
-    """What follows pods, by workload."""
+    """Objects that follow pods, by workload."""
 
 
 class Bundling(NamedTuple):
@@ -38,11 +38,11 @@ class Bundling(NamedTuple):
     mode: Mode
     bundles: tuple[Bundle, ...]
     orphans: tuple[str, ...]
-    """What is in no bundle, and duplicates, of which the first counts."""
+    """Objects in no bundle, and duplicates; the first object of several takes precedence."""
 
 
 def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, precedence: Precedence) -> Bundling:
-    """The bundles of a P2CodeSchedulingManifest of this name, whose annotations have been checked."""
+    """Return the bundles of a P2CodeSchedulingManifest of this name, with valid annotations."""
     duplicates = tuple(f"{each.identity} (a second time)" for each in reading.duplicates)
     entries = objects(spec, "workloadAnnotations")
     if asked.cluster or not entries:
@@ -72,7 +72,7 @@ def bundle(spec: Mapping[str, Any], name: str, asked: Wishes, reading: Reading, 
 
 
 def _called(workloads: Sequence[Manifest]) -> Iterator[tuple[str, Manifest]]:
-    """What each workload is called: its name, and as much more as tells it from others of that name."""
+    """Yield a unique name for each workload: its name, extended if other workloads have it, too."""
     names = Counter(each.name for each in workloads)
     kinds = Counter((each.name, each.kind) for each in workloads)
     taken = {each.name for each in workloads if names[each.name] == 1}
@@ -89,6 +89,6 @@ def _called(workloads: Sequence[Manifest]) -> Iterator[tuple[str, Manifest]]:
 
 
 def _unmistakable(identity: Identity) -> str:
-    """As long as it takes for `cut` to add a digest of all of it."""
+    """Return a name so long that `cut` adds a digest of all of it."""
     whole = f"{identity.name}-{identity.kind.lower()}-{identity.namespace}-{identity.group}"
     return cut(whole.ljust(64, "-"))

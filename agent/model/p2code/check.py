@@ -1,4 +1,4 @@
-"""What is wrong with an application, looked for in the order of P2CODE's scheduler, and its bundles. Pure."""
+"""Validation of an application, in the order of P2CODE's scheduler, and its bundles. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -15,21 +15,21 @@ from agent.model.p2code.verdicts import Verdict
 
 @dataclass(frozen=True)
 class World:
-    """What there is beside the manifest itself."""
+    """State outside the manifest that validation depends on."""
 
     sets: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Clusters by the ManagedClusterSets that they are in."""
+    """Clusters by their ManagedClusterSets."""
     bound: Collection[str] = ()
     """Sets that are bound to the namespace of the manifest."""
     namespaces: Collection[str] = (DEFAULT,)
-    """Those of this cluster."""
+    """Namespaces of the local cluster."""
     disabled: Collection[str] = ()
-    """Those of them whose pods stay in this cluster."""
+    """Namespaces among them whose pods stay in the local cluster."""
 
 
 @dataclass(frozen=True)
 class Application:
-    """A P2CodeSchedulingManifest that is as it should be."""
+    """A valid P2CodeSchedulingManifest."""
 
     wishes: Wishes
     reading: Reading
@@ -38,30 +38,30 @@ class Application:
 
 @dataclass(frozen=True)
 class Draft:
-    """What of it can be told without looking at anything else: only when it changes, this does."""
+    """Result of validation without outside state; it changes only with the manifest."""
 
     wishes: Wishes
     annotated: Verdict | None
-    """What is wrong with its global annotations."""
+    """Problem of its global annotations; None if they are valid."""
     application: Application | None
     manifested: Verdict | None
-    """What is wrong with its manifests, or with the annotations of its workloads."""
+    """Problem of its manifests, or of its workloads' annotations; None if they are valid."""
     here: bool = True
-    """Whether its manifests are applied in this cluster."""
+    """Whether its manifests are applied in the local cluster."""
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """Those that its manifests are in, none where these are not taken."""
+        """Namespaces of its manifests, empty if these are invalid."""
         return self.application.reading.namespaces if self.application is not None else frozenset()
 
     @property
     def wrong(self) -> list[str]:
-        """What of it is not taken, as its author is told."""
+        """Messages about all problems, for its author."""
         return [each.message for each in (self.annotated, self.manifested) if each is not None]
 
 
 def draft(spec: Mapping[str, Any], name: str, precedence: Precedence, distribution: str = ELECTED) -> Draft:
-    """What the spec of a P2CodeSchedulingManifest of this name says."""
+    """Parse and validate the spec of a P2CodeSchedulingManifest of this name."""
     here = distribution != WORKS
     common = texts(spec, "globalAnnotations")
     asked = wishes(common)
@@ -80,7 +80,7 @@ def draft(spec: Mapping[str, Any], name: str, precedence: Precedence, distributi
 
 
 def check(drafted: Draft, world: World) -> Verdict | Application:
-    """The first thing that is wrong, or what it is about."""
+    """Return the first problem, or the application if it is valid."""
     wrong = drafted.annotated or _of_clusters(drafted.wishes, world) or drafted.manifested
     if wrong is not None:
         return wrong
@@ -122,7 +122,8 @@ def _check_workloads(spec: Mapping[str, Any], reading: Reading) -> None:
 
 
 def _homeless(reading: Reading, world: World) -> Verdict | None:
-    """P2CODE's scheduler asks for a manifest of every namespace; here one that exists needs none, but it is enabled."""
+    """Return a verdict for a missing or disabled namespace. P2CODE's scheduler requires a manifest of every
+    namespace; Flotilla requires none for one that exists, but it has to be enabled."""
     for each in reading.manifests:
         if each.is_workload and each.namespace in world.disabled and each.namespace not in reading.made:
             why = not_enabled(each.namespace)

@@ -1,4 +1,4 @@
-"""What has become of the workloads of an application: how many pods are ready, which cannot follow a decision. Pure."""
+"""Progress of an application's workloads: numbers of ready pods, and pods that cannot follow a decision. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,16 +14,16 @@ Raw = Mapping[str, Any]
 READY = "WorkloadsReady"
 CANNOT_MOVE = "CannotMove"
 STUCK = frozenset(("Held", "NoRoom", "DataElsewhere", "IdentityMayRun"))
-"""Of the reasons why a pod is not where it should be, those with which it stays where it is."""
+"""Reasons of misplaced pods with which they stay in their present cluster."""
 MOVES_OFF = "MovesOff"
-"""Reason where the agent moves no pods that run."""
+"""Reason if the agent does not move running pods."""
 _OFF = "the agent moves none: set agent.settings.moves=true"
 _NAMED = 20
 _SHOWN = 3
 
 
 class Stuck(NamedTuple):
-    """A pod that is not where it should be, and stays there."""
+    """A misplaced pod that stays in its present cluster."""
 
     pod: str
     reason: str
@@ -31,27 +31,27 @@ class Stuck(NamedTuple):
 
 
 class There(NamedTuple):
-    """A workload as it is there."""
+    """Live state of a workload."""
 
     raw: Raw | None = None
-    """None for one that is not."""
+    """None if the workload does not exist."""
     stuck: Sequence[Stuck] = ()
     left: Sequence[str] = ()
-    """Names of pods that are not where they should be, where the agent moves none."""
+    """Names of misplaced pods, if the agent does not move pods."""
 
 
 Workloads = Callable[[Identity], There]
 
 
 class Count(NamedTuple):
-    """Pods of a workload, or of all of a bundle."""
+    """Pods of a workload, or of all workloads in a bundle."""
 
     ready: int
     wanted: int
 
 
 def readiness(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
-    """How many pods of each bundle are ready, of how many; those that lack some first."""
+    """Return the condition with ready and wanted pods of each bundle; bundles that are not ready come first."""
     counts = []
     for bundle in bundles:
         found = [count(each, workloads(each.identity).raw) for each in bundle.manifests if each.is_workload]
@@ -63,7 +63,7 @@ def readiness(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
 
 
 def count(manifest: Manifest, there: Raw | None) -> Count:
-    """Pods of one workload; a CronJob wants none, for its Jobs have their times."""
+    """Return the pods of one workload; a CronJob wants none, since its Jobs run on schedule."""
     found = there if there is not None else manifest.raw
     spec, status = at(found, "spec"), at(found, "status") if there is not None else {}
     match manifest.kind:
@@ -90,7 +90,7 @@ def count(manifest: Manifest, there: Raw | None) -> Count:
 
 
 def cannot_move(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
-    """Bundles with pods that stay where they are though they should be elsewhere, and why."""
+    """Return the condition about bundles with misplaced pods that stay, with the reasons."""
     reasons, words = [], []
     for bundle in bundles:
         for each in bundle.manifests:
@@ -105,7 +105,7 @@ def cannot_move(bundles: Sequence[Bundle], workloads: Workloads) -> Told:
 
 
 def _left(workload: Manifest, pods: Sequence[str]) -> str:
-    """Which pods stay where they are, and what to do about it."""
+    """Return the message about pods that stay, with the remedy."""
     what, where = f"{workload.kind.lower()}/{workload.name}", f"-n {workload.namespace}"
     match workload.kind:
         case "Pod":
@@ -122,7 +122,7 @@ def _left(workload: Manifest, pods: Sequence[str]) -> str:
 
 
 def stuck_of(pod: Raw, condition: str) -> Stuck | None:
-    """Why a pod stays where it should not be, as its condition of this type says; None for one that does not."""
+    """Return why a misplaced pod stays, by its condition of this type; None if it does not."""
     told = find_condition(at(pod, "status").get("conditions"), condition) or {}
     reason = str(told.get("reason") or "")
     if told.get("status") != "False" or reason not in STUCK:

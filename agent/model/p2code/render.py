@@ -1,4 +1,4 @@
-"""What is written for an application: Placements, and its manifests with the targets of their pods. Pure."""
+"""Objects that are written for an application: Placements, and its manifests with the targets of their pods. Pure."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -13,13 +13,13 @@ from agent.model.p2code.manifests import Identity, Manifest, at, objects
 
 Write = dict[str, Any]
 Targets = Callable[[str, str], str]
-"""What leads from a namespace to a ManagedCluster, as annotations name it."""
+"""Returns the value of the annotation `targets` for a namespace and a ManagedCluster."""
 Live = Callable[[Identity], Mapping[str, Any]]
-"""A workload as it is in the cluster; empty for one that does not exist, or is not known."""
+"""Returns a live workload, empty if it does not exist or is not cached."""
 
 
 def placement(bundle: Bundle, cluster_set: str, psm: Mapping[str, Any]) -> Write:
-    """The Placement of a bundle: one cluster of the set, with the claims that are asked for."""
+    """Return the Placement of a bundle: one cluster of the set, with the required claims."""
     metadata = psm["metadata"]
     expressions = [{"key": each.key, "operator": "In", "values": [each.value]} for each in bundle.filters]
     claims = {"matchExpressions": expressions} if expressions else {}
@@ -49,7 +49,7 @@ def placement(bundle: Bundle, cluster_set: str, psm: Mapping[str, Any]) -> Write
 
 
 def differs(found: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    """Whether a Placement asks for something else; API servers may have added defaults."""
+    """Return whether a Placement differs from the wanted one; API servers may have added defaults."""
     spec, want = at(found, "spec"), wanted["spec"]
     if any(spec.get(field) != want[field] for field in ("numberOfClusters", "clusterSets")):
         return True
@@ -72,7 +72,7 @@ def _expressions(predicate: Mapping[str, Any]) -> list[Any]:
 def rendered(
     bundles: Sequence[Bundle], clusters: Mapping[str, str], target: Targets, live: Live = lambda identity: {}
 ) -> dict[Identity, Write]:
-    """All objects of an application, in order; what several bundles share is one."""
+    """Return all objects of an application, in order; an object in several bundles is rendered once."""
     found: dict[Identity, Write] = {}
     for bundle in bundles:
         for each in bundle.manifests:
@@ -95,7 +95,7 @@ def rendered(
 
 
 def _elected(manifest: Manifest, written: Write, target: str, follow: Mapping[str, str]) -> Write:
-    """With elected pods, and with the target where its controller says so: a change makes no new revision of them."""
+    """Elect a workload's pods, and set the target on the workload itself, so that a change creates no new revision."""
     template = manifest.template_path
     elect = {names.SHORT_PREFIX + names.ELECT: "", **follow}
     written = _annotated(written, (*template, "metadata"), elect)

@@ -1,4 +1,5 @@
-"""What a P2CodeSchedulingManifest is told: every state of P2CODE's scheduler, its reason and its words. Pure."""
+"""Verdicts about a P2CodeSchedulingManifest: every state of P2CODE's scheduler, with its reasons and messages.
+Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -13,13 +14,13 @@ UNRELIABLE = "ScheduledWithUnreliableConnectivity"
 TENTATIVE = "TentativelyScheduled"
 SUCCESSFUL = "SchedulingSuccessful"
 STATES = (IN_PROGRESS, MISCONFIGURED, FINALIZING, FAILED, UNRELIABLE, TENTATIVE, SUCCESSFUL)
-"""Types of conditions, of which one is true."""
+"""Condition types; exactly one is true."""
 GOOD = frozenset((IN_PROGRESS, FINALIZING, SUCCESSFUL))
-"""Those that nobody has to do anything about."""
+"""States that require no action."""
 
 
 class Verdict(NamedTuple):
-    """One state, with its reason and its words."""
+    """One state, with its reason and message."""
 
     state: str
     reason: str
@@ -55,24 +56,24 @@ SCHEDULED = Verdict(SUCCESSFUL, SUCCESSFUL, "All workloads have been successfull
 
 
 def wrong_namespace(only: str) -> Verdict:
-    """It is not where they are served."""
+    """Return the verdict for a namespace that is not served."""
     return Verdict(MISCONFIGURED, "IncorrectNamespace", f"Ignoring resource as it is not in the {only} namespace")
 
 
 def unsupported_annotation(annotation: str) -> Verdict:
-    """A global annotation that means nothing."""
+    """Return the verdict for an unsupported global annotation."""
     found = f"Unsupported annotations found, {annotation} is an unsupported annotation"
     return Verdict(MISCONFIGURED, "UnsupportedAnnotation", found)
 
 
 def unknown_distribution(given: str) -> Verdict:
-    """The annotation that says how bundles get to their clusters says something else."""
+    """Return the verdict for an unknown value of the annotation `multicluster/distribution`."""
     found = f"The annotation multicluster/distribution is {given}, and has to be elect or works"
     return Verdict(MISCONFIGURED, "UnknownDistribution", found)
 
 
 def no_works(refusal: str) -> Verdict:
-    """Bundles are to get to their clusters as ManifestWorks, and there are none."""
+    """Return the verdict for distribution as ManifestWorks in a cluster without them."""
     found = (
         f"ManifestWorks cannot be read ({refusal}): distribution as works needs a hub of Open Cluster Management, and "
         "agent.p2code.works of Flotilla's chart there; without a hub, set the annotation multicluster/distribution to "
@@ -82,34 +83,37 @@ def no_works(refusal: str) -> Verdict:
 
 
 def no_such_set(cluster_set: str) -> Verdict:
-    """There is no ManagedClusterSet of that name."""
+    """Return the verdict for a ManagedClusterSet that does not exist."""
     return Verdict(FAILED, "InvalidTarget", f"Cannot find a managed cluster set with the name {cluster_set}")
 
 
 def empty_set(cluster_set: str) -> Verdict:
-    """No cluster is in it."""
+    """Return the verdict for a ManagedClusterSet without clusters."""
     return Verdict(FAILED, "InvalidTarget", f"The managed cluster set selected ({cluster_set}) is empty")
 
 
 def unbound_set(cluster_set: str) -> Verdict:
-    """It is not bound to the namespace."""
+    """Return the verdict for a ManagedClusterSet that is not bound to the namespace."""
     message = f"The scheduler is not authorized to access the {cluster_set} managed cluster set"
     return Verdict(FAILED, "InaccessibleManagedClusterSet", message)
 
 
 def no_such_cluster(cluster: str, cluster_set: str) -> Verdict:
-    """The one cluster for everything is not in the set."""
+    """Return the verdict for a target cluster that is not in the set."""
     message = f"Cannot find a managed cluster with the name {cluster} in the {cluster_set} managed cluster set"
     return Verdict(FAILED, "InvalidTarget", message)
 
 
 def bad_manifest(error: str) -> Verdict:
-    """A manifest, or an annotation of a workload, that is not taken."""
+    """Return the verdict for an invalid manifest, or an invalid annotation of a workload."""
     return Verdict(MISCONFIGURED, "MisconfiguredManifest", sentence(error))
 
 
 def unsatisfied(reason: str, message: str, cluster_set: str, *, exists: bool) -> Verdict:
-    """A Placement decides for no cluster, as it says itself; `exists` is whether there is such a set."""
+    """Return the verdict for a Placement without a decision.
+
+    :param reason: of the Placement's condition, with `message`
+    :param exists: whether the cluster set exists"""
     match reason:
         case "NoManagedClusterMatched":
             told = (
@@ -128,12 +132,12 @@ def unsatisfied(reason: str, message: str, cluster_set: str, *, exists: bool) ->
 
 
 def not_applied(message: str) -> Verdict:
-    """An object could not be written, or is not what it should be."""
+    """Return the verdict for an object that could not be written, or differs from its manifest."""
     return Verdict(FAILED, "ManifestWorkFailed", sentence(message))
 
 
 def undefined(bundles: Iterable[Bundle]) -> Verdict | None:
-    """What workloads refer to and nobody defines."""
+    """Return the verdict for objects that workloads refer to and no manifest defines; None if there are none."""
     found = "".join(
         f"Workload {bundle.name} is missing a {each.kind.lower()} with the name {each.name}."
         for bundle in bundles
@@ -147,7 +151,7 @@ def undefined(bundles: Iterable[Bundle]) -> Verdict | None:
 
 
 def finished(bundles: Sequence[Bundle], *, unlinked: bool, orphaned: bool) -> Verdict:
-    """Everything is applied."""
+    """Return the verdict for an application that has been applied completely."""
     if unlinked:
         return UNLINKED
     if orphaned:
@@ -156,5 +160,5 @@ def finished(bundles: Sequence[Bundle], *, unlinked: bool, orphaned: bool) -> Ve
 
 
 def sentence(text: str) -> str:
-    """With a capital at the beginning."""
+    """Return the text with a capital first letter."""
     return text[:1].upper() + text[1:]

@@ -1,4 +1,4 @@
-"""ManifestWorks: a bundle as the work agent of its cluster takes it, and what that agent tells of it. Pure."""
+"""ManifestWorks: bundles for the work agents of their clusters, and the status that these report. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
@@ -23,31 +23,31 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
     "Job": ("ready", "succeeded"),
     "Pod": ("phase",),
 }
-"""Fields of the status of each kind of workload that say how many of its pods are ready."""
+"""Fields in the status of each kind of workload with the number of ready pods."""
 _CONDITIONS = {"Job": "Complete", "Pod": "Ready"}
-"""The condition that says the same."""
+"""Conditions of workloads that report readiness."""
 _OFTEN = frozenset(("Deployment", "ReplicaSet", "DaemonSet"))
-"""Workloads of which two at a time, for a while, do no harm."""
+"""Kinds of workloads that may run in two clusters for a while without harm."""
 
 
 class Report(NamedTuple):
-    """What a work agent tells of a ManifestWork."""
+    """Status of a ManifestWork, as reported by the work agent."""
 
     current: bool
-    """Whether it is about the ManifestWork as it is."""
+    """Whether it is about the present ManifestWork."""
     failures: tuple[str, ...]
-    """What is not there, or not as its manifest has it: sentences."""
+    """Sentences about objects that do not exist, or differ from their manifests."""
     statuses: Mapping[Identity, Raw]
-    """Of workloads, as far as they were asked for."""
+    """Statuses of workloads, with the requested fields."""
 
 
 def work_name(bundle: Bundle, cluster: str, psm: str, mode: Mode) -> str:
-    """Name of the ManifestWork of a bundle."""
+    """Return the name of a bundle's ManifestWork."""
     return bundle_placement(cluster if mode == "cluster" else bundle.name, psm)
 
 
 def manifest_work(bundle: Bundle, cluster: str, name: str) -> Write:
-    """The ManifestWork of a bundle; of its workloads the agent is asked to tell how many pods are ready."""
+    """Return the ManifestWork of a bundle; it requests the number of ready pods of its workloads."""
     configs = [each for each in map(_config, bundle.manifests) if each]
     manifests = [dict(each.raw) for each in bundle.manifests]
     return {
@@ -63,7 +63,7 @@ def _config(manifest: Manifest) -> Write:
     named = {"group": identity.group, "resource": f"{identity.kind.lower()}s"}
     found = {"resourceIdentifier": {**named, "namespace": identity.namespace, "name": identity.name}}
     if identity[:2] == ("", "PersistentVolumeClaim"):
-        # Its spec is filled in there, and an update that does not have all of that is refused.
+        # The cluster adds fields to its spec, and API servers reject an update without them.
         return {**found, "updateStrategy": {"type": "ServerSideApply"}}
     if manifest.is_workload and identity.kind in _FIELDS:
         paths = [{"name": field, "path": f".status.{field}"} for field in _FIELDS[identity.kind]]
@@ -74,12 +74,12 @@ def _config(manifest: Manifest) -> Write:
 
 
 def report(work: Raw) -> Report:
-    """What is told of one that is there."""
+    """Return the report in a ManifestWork's status."""
     metadata, status = work["metadata"], at(work, "status")
     applied = find_condition(status.get("conditions"), APPLIED) or {}
     generation = metadata.get("generation")
     told = objects(status, "resourceStatus", "manifests")
-    # Without what it is about, nothing is known: the agent has not come so far, or could not begin.
+    # Without manifests in the status nothing is known: the agent has not processed them, or could not begin.
     is_refused = applied.get("status") == "False"
     current = bool(applied) and applied.get("observedGeneration", generation) == generation
     failures = tuple(each for one in told for each in _failures(one, metadata["namespace"]))
@@ -90,7 +90,7 @@ def report(work: Raw) -> Report:
 
 
 def is_there(told: Raw) -> bool:
-    """Whether one of its manifests is there, by what is told of it."""
+    """Return whether an object of the ManifestWork exists, by its reported conditions."""
     return is_true(told.get("conditions"), AVAILABLE)
 
 
@@ -108,7 +108,7 @@ def _identity(meta: Raw) -> Identity:
 
 
 def _status(told: Raw) -> Raw:
-    """The status that the values of its feedback are of."""
+    """Rebuild an object's status from its ManifestWork feedback values."""
     status: dict[str, Any] = {}
     conditions = []
     for each in objects(told, "statusFeedback", "values"):
@@ -122,19 +122,19 @@ def _status(told: Raw) -> Raw:
 
 
 def workloads(bundle: Bundle) -> frozenset[Identity]:
-    """Those of a bundle."""
+    """Return the workloads of a bundle."""
     return frozenset(each.identity for each in bundle.manifests if each.is_workload)
 
 
 def once(bundle: Bundle) -> frozenset[Identity]:
-    """Workloads of a bundle that must not run in two clusters, not even for a while; with a claim, all of them."""
+    """Return workloads of a bundle that must never run in two clusters at once; with a claim, all of them."""
     found = workloads(bundle)
     with_claim = any(each.kind == "PersistentVolumeClaim" for each in bundle.manifests)
     return found if with_claim else frozenset(each for each in found if each.kind not in _OFTEN)
 
 
 def holds(work: Raw) -> frozenset[Identity]:
-    """What is in a ManifestWork."""
+    """Return the objects in a ManifestWork."""
     found = set()
     for each in objects(work, "spec", "workload", "manifests"):
         group = text(each, "apiVersion").rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""What a chaperon in a target tells of its pod there: whether that is scheduled, and may start. Pure."""
+"""State of a candidate, from its chaperon in a target: whether its pod is scheduled, and may start. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ NEGATIVE: frozenset[CandidateState] = frozenset(("unschedulable", "refused"))
 
 
 def scheduling_of(status: Mapping[str, Any]) -> tuple[Scheduling, str]:
-    """Whether the pod has a node, by its chaperon's status, and what has been said of why not.
+    """Return the scheduling state of a chaperon's pod, and the message if it has no node.
 
-    It is *refused* where the target does not even make it. Unschedulable with a nominated node is preemption under way,
-    and pending.
+    It is *refused* if the target does not even create the pod. Unschedulable with a nominated node means
+    preemption, and counts as pending.
     """
     condition = find_condition(status.get("conditions"), "PodScheduled") or {}
     if status.get("phase") in ("Running", *ENDED) or condition.get("status") == "True":
@@ -37,23 +37,24 @@ def scheduling_of(status: Mapping[str, Any]) -> tuple[Scheduling, str]:
 
 
 def is_refused(status: Mapping[str, Any]) -> bool:
-    """Whether the target says that it does not make the pod."""
+    """Return whether the target has refused to create the pod."""
     return (find_condition(status.get("conditions"), "PodScheduled") or {}).get("reason") == "Refused"
 
 
 def is_allowed(annotations: Mapping[str, str]) -> bool:
-    """Whether the source has allowed the candidate to start."""
+    """Return whether the source has allowed the candidate to start."""
     return names.ANNOTATION_IS_ALLOWED in annotations
 
 
 def may_start(scheduler_name: str | None, annotations: Mapping[str, str]) -> bool:
-    """Whether the scheduler in the target may bind the pod: that of mode `reserve` waits until it is allowed."""
+    """Return whether the target's scheduler may bind the pod; the scheduler of mode `reserve` waits until it is
+    allowed."""
     return scheduler_name != names.SCHEDULER_CANDIDATE or is_allowed(annotations)
 
 
 def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"]:
-    """Who in the target has shown an interest in a chaperon: empty for nobody, `agent` for whoever tells of it without
-    a scheduler's having looked at the delegate, or deletes it.
+    """Return the component in the target that has processed a chaperon: empty for none, `agent` if the agent
+    has refused or is deleting it before a scheduler processed the delegate, else `scheduler`.
     """
     if chaperon["metadata"].get("deletionTimestamp"):
         return "agent"
@@ -65,38 +66,39 @@ def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"
 
 @dataclass(frozen=True)
 class CandidateStatus:
-    """One candidate, or what has become of it."""
+    """Observed state of one candidate."""
 
     node_name: str
-    """Virtual node of the target it is in."""
+    """Virtual node of its target."""
     uid: str
     version: str
     ready: bool
-    """Whether the target answers: if not, this is old news."""
+    """Whether the target answers: if not, this state may be outdated."""
     going: bool
-    """It is being deleted. Its delegate runs until it is gone."""
+    """Whether it is being deleted. Its delegate runs until then."""
     allowed: bool
     state: CandidateState
     reason: str
-    """Of a refusal; of a candidate that is pending, what its scheduler has said of it so far."""
+    """Reason of a refusal; for a pending candidate, its scheduler's last message."""
     round: int
     ended: bool
-    """The target makes no new reservation before the source asks for the next round."""
+    """Whether the target makes no new reservation before the source requests the next round."""
     since: float
-    """When this process saw it in this state first, in seconds of a clock that is never set."""
+    """Monotonic time in seconds when this process first observed it in this state."""
     preempting: bool = False
-    """Whether its scheduler makes room for it, which takes as long as other pods take to end."""
+    """Whether its scheduler is preempting other pods for it, which takes as long as these take to terminate."""
 
     @property
     def live(self) -> bool:
-        """Whether there is something to write to."""
+        """Whether its chaperon can be written."""
         return self.ready and not self.going
 
 
 def observe(
     chaperon: Mapping[str, Any], node_name: str, *, ready: bool, now: float, before: CandidateStatus | None = None
 ) -> CandidateStatus:
-    """A chaperon in the target of a virtual node; `before` is what this process saw of that one last."""
+    """Return the state of a chaperon in the target of a virtual node; `before` is this process's last
+    observation of it."""
     metadata = chaperon["metadata"]
     annotations = metadata.get("annotations") or {}
     allowed = is_allowed(annotations)
@@ -120,8 +122,9 @@ def observe(
 
 
 def _state(status: Mapping[str, Any], annotations: Mapping[str, str], allowed: bool) -> tuple[CandidateState, str]:
-    """A scheduler leaves the condition of an earlier failure until it binds, so a reservation counts for more, until
-    it is allowed: then it is the annotation that may be left over.
+    """Return state and message. A scheduler keeps the condition of an earlier failure until it binds, so a
+    reservation takes precedence. Once the candidate is allowed, the condition does, since the annotation may be
+    left over.
     """
     scheduling, message = scheduling_of(status)
     if scheduling == "bound":
