@@ -1,4 +1,4 @@
-"""What an Ingress names (wire contract, 7.2)."""
+"""Services and Secrets that an Ingress names (wire contract, 7.2)."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
@@ -9,16 +9,17 @@ import msgspec
 from agent.api import names
 
 LIMIT = 1000
-"""Services, and Secrets, that an Ingress may name to be copied: each is a key of an index, at each of its events."""
+"""Maximum number of Services, and of Secrets, in a copied Ingress: each is an index key at each event of the
+Ingress."""
 
 
 class Named(NamedTuple):
-    """Names in the namespace of the Ingress, at most LIMIT of each."""
+    """Names in the namespace of the Ingress, at most LIMIT of each kind."""
 
     services: frozenset[str]
     secrets: frozenset[str]
     flaw: str = ""
-    """Why it is not copied; empty if it may be."""
+    """Reason why it is not copied; empty if it may be."""
 
 
 class _Service(msgspec.Struct, gc=False):
@@ -59,11 +60,12 @@ _decode = msgspec.json.Decoder(_Ingress).decode
 
 
 def named(raw: bytes) -> Named:
-    """Read the Services that an Ingress sends traffic to, its default backend included, and its certificates' Secrets.
+    """Return the Services that an Ingress routes traffic to, with its default backend, and its certificates'
+    Secrets.
 
     Rules without `http`, and backends that are other resources, name none.
 
-    :raises msgspec.DecodeError: if it is no Ingress
+    :raises msgspec.DecodeError: if it is not an Ingress
     """
     spec = _decode(raw).spec
     services = _some(each.service.name for each in _backends(spec) if each is not None and each.service is not None)
@@ -83,7 +85,7 @@ def _backends(spec: _Spec) -> Iterator[_Backend | None]:
 
 
 def _some(found: Iterable[str]) -> dict[str, None]:
-    """Different names in their order, without empty ones; those beyond the limit are not read."""
+    """Return distinct names in their order, without empty ones; stop beyond the limit."""
     some: dict[str, None] = {}
     for name in found:
         if name:
@@ -94,6 +96,6 @@ def _some(found: Iterable[str]) -> dict[str, None]:
 
 
 def unmarked(annotations: Mapping[str, str]) -> dict[str, str | None]:
-    """Merge patch of the annotations that takes our marks of sharing away, but not what somebody has changed since."""
+    """Return the merge patch that removes the agent's sharing annotations, unless a user has changed them."""
     ours = annotations.get(names.ANNOTATION_GLOBAL) == "true"
     return {names.ANNOTATION_MARKS: None, **({names.ANNOTATION_GLOBAL: None} if ours else {})}

@@ -1,6 +1,6 @@
-"""Documents that users and peers put into annotations and Secrets: JSON, else YAML as Go's strict readers take it.
+"""Documents in annotations and Secrets from users and peers: JSON, else YAML as Go's strict parsers accept it.
 
-PyYAML is imported only when something is not JSON: it costs more than everything else we do to a pod (ruling 7).
+PyYAML is imported only for text that is not JSON: it costs more than all other processing of a pod (ruling 7).
 """
 
 from typing import Any
@@ -9,26 +9,27 @@ import msgspec
 
 
 class InvalidDocument(ValueError):
-    """Text that is neither JSON nor YAML without surprises; the message says where, and may quote a piece of it."""
+    """Text that is neither JSON nor unambiguous YAML. The message has the position, and may quote a part of the
+    text."""
 
     def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(message or reason)
         self.reason = reason
-        """The same without a word of the text."""
+        """The message without quoted text."""
 
 
 LIMIT = 256 * 1024
-"""Characters of a document, and of one in YAML with its aliases written out: annotations take no more."""
+"""Maximum length of a document in characters, with YAML aliases expanded: annotations have the same limit."""
 YAML_LIMIT = 64 * 1024
-"""Characters of a document in YAML, which takes a millisecond for each KiB to read."""
+"""Maximum length of a YAML document in characters; parsing takes a millisecond for each KiB."""
 PURE_YAML_LIMIT = 4 * 1024
-"""The same where PyYAML comes without libyaml, which is twenty times as slow."""
+"""The same limit for PyYAML without libyaml, which is twenty times as slow."""
 
 
 def read(text: str, limit: int = LIMIT) -> Any:
-    """The value of a JSON or YAML document, in time proportional to its length.
+    """Parse a JSON or YAML document, in time proportional to its length.
 
-    :param limit: of its characters
+    :param limit: maximum length in characters
     :raises InvalidDocument: if it is neither, is too long, is nested too deeply, or has a key twice
     """
     if len(text) > limit:

@@ -2,7 +2,7 @@
 
 One pool serves all namespaces of a cluster, and each number costs every gateway pod a listener. Quotas keep one
 namespace, or one source in it, from using up the pool. A number that has been allotted stays allotted, also where a
-quota is exceeded: quotas concern new numbers only.
+quota is exceeded: quotas limit only new numbers.
 """
 
 from collections import deque
@@ -15,7 +15,7 @@ from agent.model.gatewaypeer import FIRST_PORT, LAST_PORT
 SOURCE_LIMIT = 8_000
 """Local ports of one source in one namespace: 2,000 Services with four each, with which an Envoy takes 334 MiB."""
 NAMESPACE_LIMIT = 10_000
-"""Local ports of all sources in one namespace. The label that names the source is not proof of who wrote an object."""
+"""Local ports of all sources in one namespace. The source in an object's label does not prove its author."""
 RESERVED = 4_000
 """The last free ports of the pool. Only namespaces with fewer than `SMALL` get one of these."""
 SMALL = 200
@@ -39,7 +39,7 @@ class Held(NamedTuple):
 
     namespace: int = 0
     source: int = 0
-    """Those of the same source alone."""
+    """Numbers of the same source alone."""
 
 
 class Allotted(NamedTuple):

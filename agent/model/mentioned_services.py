@@ -1,7 +1,7 @@
-"""Services that a pod's environment and arguments mention, in the ways in which clusters' name servers know them. Pure.
+"""Services in a pod's environment variables and arguments, by names that cluster DNS resolves. Pure.
 
-A name of one word is believed only where it stands as an address: with a scheme, a port or a user, after an option, or
-in a variable that is named like one.
+A name of one word counts only as part of an address: with a scheme, a port or a user, after an option, or in a
+variable with an address-like name.
 """
 
 import re
@@ -24,14 +24,14 @@ _CONTAINERS = ("initContainers", "containers")
 
 
 def mentioned(pod: Mapping[str, Any], known: AbstractSet[Service]) -> set[Service]:
-    """Which of the Services that are known a pod mentions."""
+    """Return the Services among `known` that a pod mentions."""
     namespace = pod["metadata"]["namespace"]
     meant = (service for host, sure in _hosts(pod["spec"]) for service in _meant(host, namespace, sure=sure))
     return {service for service in meant if service in known}
 
 
 def _hosts(spec: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """Names that hosts may have, and whether each stands as an address."""
+    """Yield possible host names, and whether each is part of an address."""
     for container in (each for field in _CONTAINERS for each in spec.get(field) or ()):
         for variable in container.get("env") or ():
             address = _VARIABLE.search(variable.get("name") or "") is not None
@@ -54,7 +54,8 @@ def _in(text: str, *, address: bool) -> Iterator[tuple[str, bool]]:
 
 
 def _meant(host: str, namespace: str, *, sure: bool) -> Iterator[Service]:
-    """What a name may stand for: NAME, NAME.NAMESPACE, with .svc and what follows it, after a pod's host name, too."""
+    """Yield the Services that a name may represent: NAME, or NAME.NAMESPACE with an optional `.svc` suffix. A
+    pod's host name may precede it."""
     labels = host.split(".")
     if "svc" in labels[1:]:
         labels = labels[: labels.index("svc", 1)]

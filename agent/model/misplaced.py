@@ -14,7 +14,7 @@ class Remedy(Enum):
 
     NONE = auto()
     EVICT = auto()
-    """Its controller makes another pod, which finds no room on virtual nodes."""
+    """Its controller creates another pod, which finds no capacity on virtual nodes."""
     REPORT = auto()
     """No controller would replace it, its user has named the node, or its deletion would be a failure of its Job."""
 

@@ -13,7 +13,7 @@ from agent.api.names.nodes import ANNOTATION_DECLARED_FEATURES
 
 FIELD = "declaredFeatures"
 _LIMIT = 100
-"""Features that are taken from a summary."""
+"""Maximum number of features from a summary."""
 _NAME_LIMIT = 63
 _decoder = msgspec.json.Decoder(list[str])
 

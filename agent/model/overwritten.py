@@ -1,4 +1,4 @@
-"""Whether somebody may have written into the spec of an object that was applied. Pure."""
+"""Detection of foreign changes to the spec of an applied object. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -8,11 +8,11 @@ from agent.api.names.p2code import ANNOTATION_APPLIED
 Raw = Mapping[str, Any]
 
 _SCALED = frozenset(("replicas", "parallelism", "completions", "suspend", "paused"))
-"""How much is to run, and when: autoscalers, queues and people may say that."""
+"""Fields for the amount and time of work, which autoscalers, queues and users may change."""
 
 
 def overwritten(old: Raw, new: Raw) -> bool:
-    """Whether another spec has come by other means than another manifest, which would have another digest."""
+    """Return whether the spec has changed without a new manifest, which would have another digest."""
     was, now = old["metadata"], new["metadata"]
     if was.get("generation") == now.get("generation") or _digest(was) != _digest(now):
         return False

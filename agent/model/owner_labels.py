@@ -1,4 +1,4 @@
-"""How an object says whose child it is: in a target (wire contract, 4.1 and 6; ruling 4), and in its cluster. Pure."""
+"""Labels and annotations that identify an object's parent in its source (wire contract, 4.1 and 6; ruling 4). Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from agent.api import names
 
 
 def labels(parent: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) -> dict[str, str]:
-    """Labels of the child.
+    """Return the labels of the child.
 
     :param parent: metadata of the original
     :param cluster_name: of the source, may be empty
@@ -21,11 +21,11 @@ def labels(parent: Mapping[str, Any], *, cluster_name: str, cluster_uid: str) ->
 
 
 def controller_of(manifest: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The owner reference that controls an object, None where nothing does."""
+    """Return the owner reference of an object's controller, None if it has none."""
     owners = manifest["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), None)
 
 
 def annotations(parent: Mapping[str, Any]) -> dict[str, str]:
-    """Annotations of the child, which has another name where it is a chaperon."""
+    """Return the annotations of the child; they have the parent's name, since a chaperon has another one."""
     return {names.ANNOTATION_PARENT_NAMESPACE: parent["namespace"], names.ANNOTATION_PARENT_NAME: parent["name"]}

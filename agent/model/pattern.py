@@ -1,10 +1,11 @@
-"""Users' regular expressions over labels: searched in `key=value`, as Admiralty does.
+"""Users' regular expressions over labels: searched in `key=value`, as in Admiralty.
 
-Admiralty's are Go's RE2, ours are RE2 itself: the same syntax, refused with RE2's own words, and a time that grows
-linearly with the searched text. Python's `re` could be made to hang the agent.
+Admiralty uses Go's implementation of RE2, Flotilla uses RE2 itself. Both have the same syntax, and search in
+linear time. Python's `re` would let an expression block the agent.
 
-RE2's time also grows with the compiled expression: up to 5 ns for each instruction and character. So expressions over
-labels have a small program, and one object's labels have a limit for instructions times characters.
+RE2's time also grows with the compiled expression: up to 5 ns for each instruction and character. So
+expressions over labels have a small program, and one object's labels have a limit for instructions times
+characters.
 """
 
 from functools import lru_cache
@@ -13,27 +14,27 @@ from typing import Protocol
 import re2
 
 MEMORY_LIMIT = 1 << 20
-"""Bytes for an expression in CEL, which another process evaluates and ends when it takes too long."""
+"""Bytes for a CEL expression, which another process evaluates with a timeout."""
 LABEL_MEMORY_LIMIT = 32 << 10
 """Bytes for an expression over labels: up to about 1,800 instructions."""
 LENGTH_LIMIT = 256
-"""Characters of an expression over labels."""
+"""Maximum length of an expression over labels in characters."""
 WORK_LIMIT = 5_000_000
-"""Instructions times characters for the labels of one object: at most about 25 ms."""
+"""Maximum of instructions times characters for the labels of one object: about 25 ms."""
 LABEL_WORK = 1000
-"""Added for each label: a search takes 3 us at least."""
+"""Added for each label: a search takes at least 3 us."""
 
 _SHOWN = 100
 _CACHED = 8192
-"""Answers that are cached; each has a key and a value of a label, so 3 MiB at most."""
+"""Number of cached results; each has a key and a value of a label, so at most 3 MiB."""
 
 
 class InvalidPattern(ValueError):
-    """No regular expression, or one that is too large; the message says why."""
+    """An invalid or too large regular expression; the message has the reason."""
 
 
 class Pattern(Protocol):
-    """A regular expression in RE2's syntax, compiled."""
+    """A compiled regular expression in RE2's syntax."""
 
     @property
     def programsize(self) -> int:
@@ -41,7 +42,7 @@ class Pattern(Protocol):
         ...
 
     def search(self, text: str, /) -> object | None:
-        """Something where the expression is found in the text, None where it is not."""
+        """Return a match if the expression is found in the text, else None."""
         ...
 
 
@@ -58,10 +59,10 @@ _OPTIONS = {memory: _options(memory) for memory in (MEMORY_LIMIT, LABEL_MEMORY_L
 
 @lru_cache(maxsize=128)
 def compile_pattern(pattern: str, memory: int = MEMORY_LIMIT) -> Pattern:
-    """The compiled expression.
+    """Compile an expression.
 
     :param memory: MEMORY_LIMIT or LABEL_MEMORY_LIMIT
-    :raises InvalidPattern: if RE2 refuses it
+    :raises InvalidPattern: if RE2 rejects it
     """
     try:
         compiled: Pattern = re2.compile(pattern, _OPTIONS[memory])
@@ -73,11 +74,12 @@ def compile_pattern(pattern: str, memory: int = MEMORY_LIMIT) -> Pattern:
 
 
 class LabelPattern:
-    """Regular expression over the labels of one object. Make a new one for each object: the limit of work is its own.
+    """Regular expression over the labels of one object. Create one for each object, since each has its own work
+    limit.
 
     An empty expression matches nothing.
 
-    :raises InvalidPattern: if the expression is too long, or RE2 refuses it
+    :raises InvalidPattern: if the expression is too long, or RE2 rejects it
     """
 
     def __init__(self, text: str | None, length: int = LENGTH_LIMIT, work: int = WORK_LIMIT) -> None:
@@ -91,9 +93,9 @@ class LabelPattern:
         self._work = self._limit = work
 
     def matches(self, key: str, value: str) -> bool:
-        """Whether the expression is found in `key=value`.
+        """Return whether the expression is found in `key=value`.
 
-        :raises InvalidPattern: if searching all labels so far is too much work
+        :raises InvalidPattern: if the searches of this object's labels exceed the work limit
         """
         if not self._text:
             return False

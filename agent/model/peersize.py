@@ -1,4 +1,4 @@
-"""How many Services a GatewayPeer names: no list is longer than its schema permits. Pure."""
+"""Limit on the number of Services in a GatewayPeer: no list is longer than its schema permits. Pure."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -18,9 +18,9 @@ def fits(peer: Mapping[str, Any]) -> bool:
 
 
 def within(wanted: Mapping[str, Any], had: Mapping[str, Any] | None) -> Raw:
-    """Cut the lists of a GatewayPeer to the permitted length. Services that it already names come first.
+    """Cut the lists of a GatewayPeer to the permitted length. Services that it already has take precedence.
 
-    :param had: the GatewayPeer as it is, None if there is none yet
+    :param had: the present GatewayPeer, None if it does not exist yet
     """
     spec = dict(wanted["spec"])
     for field in _LISTS:
@@ -32,7 +32,7 @@ def within(wanted: Mapping[str, Any], had: Mapping[str, Any] | None) -> Raw:
 
 
 def is_full(peer: Mapping[str, Any]) -> bool:
-    """Return whether a GatewayPeer names as many Services that are called as it may."""
+    """Return whether a list of called Services in a GatewayPeer has reached the limit."""
     return any(len(peer["spec"].get(field) or ()) >= PEER_SERVICES_LIMIT for field in EVERY_CALLED)
 
 

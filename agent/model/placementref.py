@@ -1,4 +1,4 @@
-"""How pods and namespaces name a Placement of their namespace, and one of its decision groups. Pure."""
+"""Annotations of pods and namespaces that name a Placement in their namespace, and its decision group. Pure."""
 
 from collections.abc import Iterator, Mapping
 
@@ -7,9 +7,9 @@ from agent.api.names.ocm import PLACEMENT, PLACEMENT_GROUP
 
 
 def flaws(annotations: Mapping[str, str] | None) -> Iterator[tuple[str, str]]:
-    """What can name no Placement and no group: the field, and why not with the remedy.
+    """Yield annotations with invalid names of a Placement or a group: the field, and the reason with the remedy.
 
-    An empty name is one: it frees a pod from what its namespace says.
+    An empty name is valid: it frees a pod from the Placement of its namespace.
     """
     name, group = (names.annotation(annotations, suffix) for suffix in (PLACEMENT, PLACEMENT_GROUP))
     if name and not labels.is_name(name):

@@ -1,13 +1,13 @@
-"""Conditions of a proxy pod: which of them the delegate decides, and which ones controllers in the source.
+"""Conditions of a proxy pod: some are copied from the delegate, controllers in the source own the others.
 
 type                                       the proxy pod shows     because
 the kubelet's (`KUBELET`)                  the delegate's          the kubelet of the target runs the containers
 DisruptionTarget                           the delegate's, or      Jobs read in the source why a pod is evicted in
                                            else its own            either cluster
-under our prefixes                         its own                 it is about the proxy pod
+under Flotilla's prefixes                  its own                 it is about the proxy pod
 readiness gates recorded as live changes   its own                 the delegate has them from the proxy pod
 any other, first written in the target     the delegate's          an annotation of the proxy pod lists it
-any other, first written in the source     its own                 a controller there wrote it for other readers
+any other, first written in the source     its own                 a controller in the source wrote it
 """
 
 from collections.abc import Collection, Iterable, Mapping
@@ -35,17 +35,20 @@ KUBELET = frozenset(
 """Types that kubelets and schedulers write (kubelet/types/pod_status.go)."""
 
 DISRUPTED = "DisruptionTarget"
-"""Type with the reason why a pod is about to be ended: written by who evicts it, read by Jobs' failure policies."""
+"""Type with the reason of a pod's disruption: the evicting component writes it, Jobs' failure policies read it."""
 
 MOST_GATES = 100
-"""Readiness gates of one pod whose conditions reach its delegate."""
+"""Maximum number of readiness gates of one pod whose conditions are applied to its delegate."""
 
 _LIST_LIMIT = 4096
-"""Characters of the annotation with the target's types. A type beyond is the target's as long as both sides agree."""
+"""Maximum length of the annotation with the target's types in characters.
+
+A type beyond it counts as the target's while delegate and proxy pod have the same condition.
+"""
 
 
 class Followed(NamedTuple):
-    """Record on a chaperon of what its delegate has from the proxy pod."""
+    """Record on a chaperon of the changes that its delegate has from the proxy pod."""
 
     gates: Collection[str] = ()
     """Types of the conditions that the source has sent."""
@@ -57,7 +60,7 @@ NOTHING = Followed()
 
 
 def is_others(type: str) -> bool:
-    """Whether a condition type belongs neither to kubelets nor to us."""
+    """Return whether a condition type belongs neither to kubelets nor to Flotilla."""
     return type not in KUBELET and type != DISRUPTED and not names.is_ours(type)
 
 
@@ -67,7 +70,7 @@ def merged(
     """Return the conditions that the proxy pod should have, the delegate's first.
 
     Each of the delegate's gets the generation of the proxy pod: the delegate counts changes of another spec. The API
-    server keeps the old number of a condition without one, so leaving it out would differ for ever.
+    server keeps the old number of a condition without one, so that omitting it would cause a write at each comparison.
 
     :param observed: `observedGeneration` of the delegate's status; conditions with this number or a later one are
         current
@@ -144,7 +147,7 @@ def gate_patch(wanted: Mapping[str, str | None], pod: Mapping[str, Any], now: st
 
 
 def _of_target(proxy: Mapping[str, Any], delegate: Iterable[Raw], followed: Followed) -> set[str]:
-    """Types beside the kubelet's that controllers of the target own: written there before anybody in the source did.
+    """Return types other than the kubelet's that controllers of the target own, since they wrote them first.
 
     A condition with the same content on both sides was copied from the delegate, perhaps by an agent without the list.
     """

@@ -1,4 +1,4 @@
-"""Scores of clusters that a Prometheus knows, as an administrator lists them: read, and judged field by field. Pure."""
+"""Scores of clusters from Prometheus, as an administrator lists them: parsed and validated field by field. Pure."""
 
 import math
 import re
@@ -22,11 +22,11 @@ _FIELDS = ("name", "resource", "url", "query", "clusterLabel", "min", "max", "in
 
 
 class InvalidPrometheusScores(ValueError):
-    """A list that cannot be used; the message names the field and the remedy."""
+    """A list that cannot be used; the message has the field and the remedy."""
 
 
 class SecretKey(msgspec.Struct, frozen=True):
-    """A Secret in the agent's namespace, and the key in it that counts."""
+    """A Secret in the agent's namespace, and the key in it."""
 
     name: str
     key: str
@@ -36,29 +36,31 @@ class PrometheusScore(msgspec.Struct, frozen=True):
     """One score of all clusters, from one instant query."""
 
     place: str
-    """Where in the list it is, for messages."""
+    """Position in the list, for messages."""
     name: str
-    """Of the score."""
+    """Name of the score."""
     resource: str
-    """Of the AddOnPlacementScore that holds it."""
+    """Name of the AddOnPlacementScore with the score."""
     url: str
-    """Without `/api/v1/query`, nor a slash at its end."""
+    """Without `/api/v1/query` and without a final slash."""
     query: str
     cluster_label: str
     """Label of the result's series that names the ManagedCluster."""
     lowest: float
-    """What is the score -100."""
+    """Value for the score -100."""
     highest: float
-    """What is the score 100."""
+    """Value for the score 100."""
     interval: float
     """Seconds between queries."""
     token: SecretKey | None
     ca_bundle: str
-    """PEM; empty: the system's authorities."""
+    """PEM; empty for the system's authorities."""
 
 
 def read(text: str) -> tuple[PrometheusScore, ...]:
-    """The scores of a document in YAML or JSON. Raises InvalidPrometheusScores."""
+    """Parse the scores in a YAML or JSON document.
+
+    :raises InvalidPrometheusScores: if the list is invalid"""
     try:
         found = json_or_yaml.read(text)
     except InvalidDocument as error:
@@ -79,7 +81,7 @@ def read(text: str) -> tuple[PrometheusScore, ...]:
 
 
 class _Fields:
-    """One entry of the list, field by field."""
+    """One entry of the list, with its fields."""
 
     def __init__(self, place: str, raw: Any) -> None:
         self.place = place
@@ -94,7 +96,7 @@ class _Fields:
         return InvalidPrometheusScores(f"{self.place}.{field}: {reason}")
 
     def text(self, field: str, default: str | None = None) -> str:
-        """A field that is not empty; None as its default: it has to be there."""
+        """Return a field that is not empty; with the default None, it is required."""
         value = self._raw.get(field, default)
         if value is None:
             raise self.wrong(field, "is missing: add it")

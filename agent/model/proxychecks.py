@@ -1,4 +1,4 @@
-"""Checks of what the annotations and fields of an elected pod ask for. Pure. All raise InvalidPod."""
+"""Checks of the annotations and fields of an elected pod. Pure. All raise InvalidPod."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ _CLAIMS_IN = ("target",)
 
 
 def check_size(annotations: Mapping[str, str]) -> None:
-    """Check that all annotations fit, the manifest among them."""
+    """Check that all annotations, including the manifest, are within the size limit."""
     taken = size_of(annotations)
     if taken > LIMIT:
         raise InvalidPod(
@@ -27,7 +27,7 @@ def check_size(annotations: Mapping[str, str]) -> None:
 
 
 def check_asked(annotations: dict[str, str], metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> None:
-    """Check what a pod asks for."""
+    """Check the requests in a pod's annotations and fields."""
     _check_choices(annotations)
     _check_claims(annotations, spec)
     _check_group(annotations, metadata)
@@ -48,7 +48,8 @@ def _check_choices(annotations: dict[str, str]) -> None:
 
 
 def _check_claims(annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
-    """ResourceClaims and their templates do not follow: a device belongs to nodes of its own cluster."""
+    """Reject ResourceClaims without the annotation for claims in the target: a device belongs to nodes of one
+    cluster, so claims are not copied."""
     claims = spec.get("resourceClaims") or ()
     if not claims or names.annotation(annotations, RESOURCE_CLAIMS) is not None:
         return
@@ -96,7 +97,7 @@ def _check_group(annotations: Mapping[str, str], metadata: Mapping[str, Any]) ->
 
 
 def written_key(annotations: Mapping[str, str], suffix: str) -> str:
-    """The key of an annotation, with the prefix under which the user has written it."""
+    """Return the key of an annotation, with the prefix that the user wrote."""
     long = names.PREFIX + suffix
     return long if long in annotations else names.SHORT_PREFIX + suffix
 

@@ -1,7 +1,7 @@
-"""Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), exactly: whole numbers of 10^-9, the finest that Kubernetes knows.
+"""Exact Kubernetes quantities (`100m`, `1.5Gi`, `2e3`), as whole numbers of 10^-9, the finest unit of Kubernetes.
 
-Rules of parsing and of the canonical form: apimachinery's `resource.Quantity`. It cuts amounts off at 2^63; here sums
-beyond that are exact.
+Parsing and canonical form follow apimachinery's `resource.Quantity`. That limits amounts to 2^63; sums are
+exact beyond that, too.
 """
 
 import re
@@ -17,30 +17,30 @@ _DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "
 _DECIMAL_SUFFIX = {exponent: suffix for suffix, exponent in _DECIMAL.items()}
 _BINARY = ("Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 LENGTH = 64
-"""Characters of a quantity; API servers write 20 at most."""
+"""Maximum length of a quantity in characters; API servers write at most 20."""
 LARGEST = 10**36
-"""In base units (cores, bytes): what sums of such amounts are written as can be read again."""
+"""In base units (cores, bytes); sums of such amounts can still be parsed."""
 _INTEGER_BITS = 8 * LENGTH
 _SHOWN = 32
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:([eE][+-]?\d{1,3})|(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?))", re.ASCII)
 
 
 class InvalidQuantity(ValueError):
-    """Text that is no quantity."""
+    """Text that is not a quantity."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quantity:
-    """An amount in 10^-9 units, and the way it is written."""
+    """An amount in 10^-9 units, and its format."""
 
     nano: int
     format: Format = "decimal"
 
     @classmethod
     def of(cls, value: str | int | float) -> Self:
-        """The quantity that a string or JSON number says; what is finer than 10^-9 is rounded away from zero.
+        """Parse a string or JSON number; round digits beyond 10^-9 away from zero.
 
-        :raises InvalidQuantity: if it says none
+        :raises InvalidQuantity: if it is not a quantity
         """
         if type(value) is not str:
             value = _number(value)
@@ -49,18 +49,19 @@ class Quantity:
 
     @property
     def value(self) -> int:
-        """In whole base units (cores, bytes), rounded up as Kubernetes does."""
+        """Whole base units (cores, bytes), rounded up like in Kubernetes."""
         return -(-self.nano // _NANO)
 
     def __add__(self, other: "Quantity") -> "Quantity":
-        """The exact sum, written as the left one, or as the right one if the left one is zero."""
+        """Return the exact sum in the format of the left operand, or of the right one if the left one is zero."""
         return Quantity(self.nano + other.nano, self.format if self.nano else other.format)
 
     def __str__(self) -> str:
         if not self.nano:
             return "0"
         whole, rest = divmod(self.nano, _NANO)
-        # Kubernetes writes other binary amounts without a suffix and reads that as decimal: written so, it is stable.
+        # Kubernetes writes other binary amounts without a suffix and parses that as decimal, so this format is
+        # stable.
         if self.format == "binary" and not rest and whole % 1024 == 0:
             power = 0
             while power < len(_BINARY) and whole % 1024 == 0:
@@ -80,17 +81,17 @@ class Quantity:
 
 
 def parse(value: str | int | float) -> Quantity:
-    """Same as `Quantity.of`."""
+    """Return `Quantity.of(value)`."""
     return Quantity.of(value)
 
 
 def add(left: str | int | float, right: str | int | float) -> str:
-    """The sum of two quantities in canonical form."""
+    """Return the sum of two quantities in canonical form."""
     return str(Quantity.of(left) + Quantity.of(right))
 
 
 def _number(value: object) -> str:
-    """A JSON number as text. Python refuses to write integers of thousands of digits."""
+    """Return a JSON number as text. Python refuses to convert integers of thousands of digits."""
     if type(value) is float or (type(value) is int and value.bit_length() <= _INTEGER_BITS):
         return str(value)
     raise InvalidQuantity(f"{type(value).__name__} is not a quantity such as 500m, 2, 1.5Gi or 1e3")

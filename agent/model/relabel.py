@@ -1,13 +1,13 @@
-"""How labels, and what selects by them, are rewritten on their way to a target (wire contract, 4.1).
+"""Rewriting of labels and selectors for a target (wire contract, 4.1).
 
-By the contract `app` and `foo.com/app` become `multicluster.admiralty.io/app`, so that controllers of the target do not
-adopt delegates. Labels in whose `key=value` the pod's no-prefix regexp is found keep their key. Two labels may end in
-the same key. Then the same one wins every time: one that keeps its key before one that was rewritten, a key without a
-slash before one with, else the first in alphabetical order.
+By the contract `app` and `foo.com/app` become `multicluster.admiralty.io/app`, so that controllers of the
+target do not adopt delegates. Labels whose `key=value` matches the pod's no-prefix regexp keep their key. If
+two labels get the same key, the precedence is fixed: an unchanged key before a rewritten one, then a key
+without a slash, then the first in alphabetical order.
 
-So delegates also have an *exact* label for each: `multicluster/foo.com_app`, `multicluster/U_app`. No two keys have the
-same, and no user's label travels under `multicluster/`. Selectors of ours use exact keys, and select a delegate exactly
-if they selected its pod.
+So delegates also have an *exact* label for each: `multicluster/foo.com_app`, `multicluster/U_app`. Exact keys
+are unique, and users' labels under `multicluster/` are not copied. The agent's selectors use exact keys, and
+select a delegate exactly if they selected its pod.
 """
 
 import hashlib
@@ -20,25 +20,25 @@ from agent.model.pattern import InvalidPattern, LabelPattern
 
 Labels = Mapping[str, str]
 Regexp = LabelPattern | str | None
-"""Expression of the labels that keep their key; a LabelPattern where several calls are about one object."""
+"""Expression of the labels that keep their key; a LabelPattern if several calls are about one object."""
 
 
 EXACT_LIMIT = 1000
-"""Number of labels of one pod that have an exact one: more than pods of any use have, and at most 140 KB."""
+"""Maximum number of exact labels of one pod: more than any useful pod has, and at most 140 KB."""
 
 
 def new_key(key: str, value: str, regexp: Regexp) -> str:
-    """The key under which a label arrives in the target.
+    """Return the key of a label in the target.
 
-    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the object's labels
     """
     return key if _pattern(regexp).matches(key, value) else _prefixed(key)
 
 
 def relabel(labels: Labels | None, regexp: Regexp = None) -> dict[str, str]:
-    """Labels (or a selector of a Service) as they are in the target.
+    """Return labels (or a Service's selector) as the target has them.
 
-    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the object's labels
     """
     pattern = _pattern(regexp)
     result: dict[str, str] = {}
@@ -71,17 +71,17 @@ def _precedence(key: str) -> tuple[bool, str]:
 
 
 def labels_there(labels: Labels, regexp: Regexp = None) -> dict[str, str]:
-    """Return all labels of a delegate that stand for its pod's: the contract's and the exact ones.
+    """Return all labels of a delegate that represent its pod's: the contract's and the exact ones.
 
-    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the object's labels
     """
     return {**relabel(labels, regexp), **exact_labels(labels)}
 
 
 def exact_labels(labels: Labels) -> dict[str, str]:
-    """Return the exact labels of a delegate. Labels with a prefix of ours have none: they are reserved.
+    """Return the exact labels of a delegate. Labels with a prefix of Flotilla have none, since they are reserved.
 
-    Of more than `EXACT_LIMIT` labels the first in alphabetical order have one.
+    If there are more than `EXACT_LIMIT`, only the first in alphabetical order are included.
     """
     users = [key for key in labels if not names.is_ours(key)]
     if len(users) > EXACT_LIMIT:
@@ -91,10 +91,10 @@ def exact_labels(labels: Labels) -> dict[str, str]:
 
 @lru_cache(maxsize=8192)
 def exact_key(key: str) -> str:
-    """Return the exact key of a label; the contract's for one with our long prefix.
+    """Return the exact key of a label; the contract's key for one with Admiralty's prefix.
 
-    The part before the slash is a DNS name: without underscore and capital letters. So the first underscore ends it,
-    and `U` and `H` begin none.
+    The part before the slash is a DNS name, without underscore and capital letters. So the first underscore
+    ends it, and it never begins with `U` or `H`.
     """
     prefix, _, name = key.rpartition("/")
     if prefix == names.GROUP:
@@ -110,22 +110,23 @@ _HASH_LENGTH = 20
 
 
 def exact_selector(selector: Mapping[str, str], regexp: Regexp = None) -> dict[str, str]:
-    """Return a selector of a Service by exact labels. What the regexp finds keeps its key: other pods may have it.
+    """Return a Service's selector by exact labels. A key that matches the regexp stays, since other pods may
+    have it, too.
 
-    :raises InvalidPattern: if the regexp is none, or too much for the selector
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the selector
     """
     pattern = _pattern(regexp)
     return {_exact(key, (value,), pattern): value for key, value in selector.items()}
 
 
 def constraints(spec: dict[str, Any], labels: Labels, regexp: Regexp, *, exact: bool = False) -> dict[str, Any]:
-    """Affinity and spread of a delegate, so that they select other delegates as they selected other pods.
+    """Return affinity and spread of a delegate, rewritten to select delegates.
 
-    Only the fields that need a change are in the result.
+    The result has only the fields that change.
 
-    :param labels: those of the pod itself, before rewriting
-    :param exact: every delegate that they may select has exact labels
-    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    :param labels: of the pod itself, before rewriting
+    :param exact: whether every delegate that they may select has exact labels
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the object's labels
     """
     rewrite = _Rewriting(labels, _pattern(regexp), exact)
     result: dict[str, Any] = {}
@@ -141,13 +142,13 @@ def constraints(spec: dict[str, Any], labels: Labels, regexp: Regexp, *, exact: 
 
 
 def selector(selector: dict[str, Any], regexp: Regexp, *, exact: bool = False) -> dict[str, Any]:
-    """A LabelSelector as it is in the target.
+    """Return a LabelSelector as the target has it.
 
-    By the contract a requirement keeps its key when the regexp is found for any of its values, with exact keys when it
-    is found for all of them; without values, when it is found in `key=`.
+    By the contract a requirement keeps its key if the regexp matches any of its values; with exact keys, if it
+    matches all of them. Without values, the regexp has to match `key=`.
 
-    :param exact: every delegate that it may select has exact labels
-    :raises InvalidPattern: if the regexp is none, or too much for the object's labels
+    :param exact: whether every delegate that it may select has exact labels
+    :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the object's labels
     """
     return _Rewriting({}, _pattern(regexp), exact).selector(selector)
 
@@ -170,7 +171,7 @@ def _exact(key: str, values: Sequence[str], pattern: LabelPattern) -> str:
 
 
 class _Rewriting:
-    """Selectors of one object on their way to a target."""
+    """Rewriting of one object's selectors for a target."""
 
     def __init__(self, labels: Labels, pattern: LabelPattern, exact: bool) -> None:
         self._labels = labels
@@ -204,7 +205,8 @@ class _Rewriting:
         return result
 
     def term(self, term: dict[str, Any]) -> dict[str, Any]:
-        """A pod affinity term or a spread constraint: both have a labelSelector and keys taken from the pod itself."""
+        """Rewrite a pod affinity term or a spread constraint: both have a labelSelector, and keys of the pod's
+        own labels."""
         result = dict(term)
         if term.get("labelSelector"):
             result["labelSelector"] = self.selector(term["labelSelector"])

@@ -15,11 +15,11 @@ REMEDY = (
 
 
 def special(spec: Mapping[str, Any]) -> str:
-    """Return the scheduler that a pod with this spec names and that clusters may lack; empty for none."""
+    """Return a pod's scheduler if clusters may lack it; empty otherwise."""
     name = spec.get("schedulerName")
     return name if isinstance(name, str) and name not in _EVERYWHERE else ""
 
 
 def why_missing(scheduler: str) -> str:
-    """Return why a target that lacks a scheduler takes no pod, and what to do about it."""
+    """Return why a target without a scheduler receives no pods, with the remedy."""
     return f"no scheduler {scheduler} has looked at this cluster's pods there: {REMEDY}"

@@ -1,6 +1,6 @@
-"""What is wrong with a ClusterSummary: the first of its fields that cannot be used. Pure.
+"""Validation of a ClusterSummary: finds its first unusable field. Pure.
 
-API servers with our CRD refuse most of it; that of a target may be any.
+API servers with Flotilla's CRD reject most invalid summaries, but a target may have another CRD.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from agent.model.source import Flaw
 
 _ONE = 10**9
 _RESOURCES_LIMIT = 1000
-"""Resources that one set of amounts can name."""
+"""Maximum number of resources in one set of amounts."""
 _NAME_SHOWN = 80
 _PROPERTIES = msgspec.json.Decoder(set[str])
 _DECODERS: tuple[tuple[str, msgspec.json.Decoder[Any]], ...] = (
@@ -31,7 +31,7 @@ class _Metadata(msgspec.Struct):
 
 
 def summary_flaw(summary: Mapping[str, Any]) -> Flaw | None:
-    """The first flaw of a ClusterSummary, None if it has none."""
+    """Return the first flaw of a ClusterSummary, None if it has none."""
     for field in ("capacity", "allocatable"):
         if found := amounts_flaw(field, summary.get(field), of_nodes=True):
             return found
@@ -67,9 +67,9 @@ def _shapes_flaw(field: str, shapes: Any) -> Flaw | None:
 
 
 def amounts_flaw(field: str, amounts: Any, *, of_nodes: bool = False) -> Flaw | None:
-    """The first flaw of amounts by resource, None if there is none; no amounts at all have none.
+    """Return the first flaw of amounts by resource, None if there is none; missing amounts have none.
 
-    :param of_nodes: they have to be what API servers take in the status of a node
+    :param of_nodes: whether API servers must accept them in the status of a node
     """
     if not isinstance(amounts or {}, dict):
         return Flaw(field, "is not an object of amounts by resource")

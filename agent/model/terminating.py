@@ -1,7 +1,8 @@
 """Readiness of a delegate that terminates while its proxy pod does not. Pure.
 
-Kubernetes' endpoints controller takes a terminating pod out of Services. The proxy pod of a delegate that runs to an
-end is not deleted with it, since the delegate may still end well: its condition Ready takes it out of Services instead.
+Kubernetes' endpoints controller removes a terminating pod from Services. The proxy pod of a run-to-completion
+delegate is not deleted with it, since the delegate may still succeed. Ready False removes such a proxy pod from
+Services instead.
 """
 
 from collections.abc import Mapping

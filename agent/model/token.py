@@ -1,5 +1,5 @@
-"""What a service account's token, and the Secret that it is kept in, say of it. They are only read: whether a token is
-good is for its API server to say.
+"""Claims of a service account's token, and its Secret's metadata. They are only read: the API server verifies
+tokens.
 """
 
 import base64
@@ -16,7 +16,7 @@ _SUBJECT = "system:serviceaccount:"
 
 @dataclass(frozen=True)
 class Claims:
-    """Whose token it is, and from when to when."""
+    """Service account and validity of a token."""
 
     namespace: str
     account: str
@@ -26,11 +26,11 @@ class Claims:
 
     @property
     def seconds(self) -> float:
-        """How long it lives."""
+        """Lifetime in seconds."""
         return (self.expires - self.issued).total_seconds()
 
     def used(self, now: datetime) -> float:
-        """The part of its life that is over: 0 new, 1 ended."""
+        """Return the fraction of the token's lifetime that has passed; 1.0 or more if it has expired."""
         return (now - self.issued).total_seconds() / self.seconds if self.seconds > 0 else 1.0
 
 
@@ -45,7 +45,8 @@ _decoder = msgspec.json.Decoder(_Payload)
 
 
 def claims(token: str) -> Claims | None:
-    """The claims of a service account's token that ends; None for any other text, such as a token that never ends."""
+    """Return the claims of a service account's token with an expiry; None for any other text, such as a legacy
+    token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -85,5 +86,5 @@ _encode = msgspec.json.Encoder().encode
 
 
 def without_content(raw: bytes) -> bytes:
-    """A Secret with a token as it is kept: whose it is and until when it is good, and none of its content."""
+    """Return a Secret's metadata with owner and expiry of its token, without its content, for the cache."""
     return _encode(_secret_decoder.decode(raw))

@@ -1,1 +1,1 @@
-"""Whole applications as P2CODE's scheduler takes them: what is asked, what belongs together, what is told. Pure."""
+"""Applications in the format of P2CODE's scheduler: validation, bundles, placement and status. Pure."""

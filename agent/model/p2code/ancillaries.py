@@ -1,4 +1,5 @@
-"""What belongs to a workload: every other object of its application that it, or what belongs to it, refers to. Pure."""
+"""Objects that belong to a workload: all objects of its application that it refers to, directly or indirectly.
+Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -26,7 +27,7 @@ class Absent(NamedTuple):
 
 
 class Belongings(NamedTuple):
-    """What belongs to a workload."""
+    """Objects that belong to a workload."""
 
     manifests: tuple[Manifest, ...]
     """Without the workload itself."""
@@ -34,7 +35,7 @@ class Belongings(NamedTuple):
 
 
 def belongings(workload: Manifest, index: Index) -> Belongings:
-    """What belongs to a workload, in the order in which P2CODE's scheduler looks for it."""
+    """Return the objects that belong to a workload, in the order of P2CODE's scheduler."""
     return _Search(workload, index).found()
 
 
@@ -98,7 +99,7 @@ class _Search:
 
     def _account(self) -> None:
         name = text(self._spec, "serviceAccountName")
-        # Every namespace has one of that name.
+        # Every namespace has a service account of that name.
         self._take("ServiceAccount", name, optional=name == DEFAULT)
         if self._index.named("ServiceAccount", self._namespace, name) is None:
             return
@@ -133,7 +134,7 @@ class _Search:
             for ingress in self._index.leading_to("Ingress", service):
                 self._add([ingress])
                 for tls in objects(ingress.raw, "spec", "tls"):
-                    # Whoever issues certificates makes it, as a rule.
+                    # A certificate issuer usually creates it.
                     self._take("Secret", text(tls, "secretName"), optional=True)
             self._add(self._index.leading_to("Route", service))
             self._add(self._index.monitors(service))

@@ -1,6 +1,6 @@
-"""Which Services the pods of an application call, by the hosts that they are given and by annotations. Pure.
+"""Services that an application's pods call, from hosts in their configuration and from annotations. Pure.
 
-A host counts if there is a Service of that name and port.
+A host counts only if a Service with its name and port exists.
 """
 
 import re
@@ -15,13 +15,14 @@ from agent.model.p2code.search import Searched, search
 Key = tuple[str, str]
 """Namespace and name."""
 Services = Mapping[Key, frozenset[int]]
-"""Their ports."""
+"""Ports by Service."""
 
 _REFERENCE = re.compile(r"(?:(?P<namespace>[a-z0-9-]+)/)?(?P<name>[a-z0-9-]+)(?::(?P<port>[0-9]{1,5}))?")
 _REMEDY = "write NAMESPACE/NAME:PORT, several with commas"
 _ALL = "*"
 CALLS = 10_000
-"""Calls of an application, each Service and port once per workload: every one of them is looked up in ServiceLinks."""
+"""Maximum number of calls of an application: each Service and port once per workload. Each is looked up in
+ServiceLinks."""
 
 
 class Call(NamedTuple):
@@ -43,18 +44,18 @@ class _Reference(NamedTuple):
 
 
 def services(manifests: Iterable[Manifest]) -> dict[Key, frozenset[int]]:
-    """The Services among manifests."""
+    """Return the Services among manifests, with their ports."""
     return {(each.namespace, each.name): ports(each.raw) for each in manifests if each.kind == "Service"}
 
 
 def ports(service: Raw) -> frozenset[int]:
-    """The ports of a Service."""
+    """Return the ports of a Service."""
     found = (each.get("port") for each in objects(service, "spec", "ports"))
     return frozenset(each for each in found if isinstance(each, int))
 
 
 class Book:
-    """Everything in which calls are looked up: the manifests of an application, and Services that exist already."""
+    """Index for calls: the manifests of an application, and Services that exist already."""
 
     def __init__(self, manifests: Collection[Manifest], live: Services, searched: Searched | None = None) -> None:
         self.searched = search(manifests) if searched is None else searched
@@ -62,7 +63,7 @@ class Book:
         self.known = {**live, **self.defined}
         self.named: dict[str, list[Key]] = {}
         self.serving: dict[tuple[str, int], list[Key]] = {}
-        """By name and port."""
+        """Services by name and port."""
         for key, its in self.defined.items():
             self.named.setdefault(key[1], []).append(key)
             for port in its:
@@ -72,7 +73,7 @@ class Book:
 def calls(workload: Manifest, book: Book) -> tuple[Call, ...]:
     """Return the Services that pods of a workload call, among those of its application and those in its namespaces.
 
-    :raises InvalidManifest: if one of its annotations names no Services
+    :raises InvalidManifest: if one of its annotations does not name Services
     """
     if (names.annotation(_annotations(workload), IGNORE_LINKS) or "").strip() == _ALL:
         return ()
@@ -86,7 +87,9 @@ def calls(workload: Manifest, book: Book) -> tuple[Call, ...]:
 
 
 def check(workload: Manifest) -> None:
-    """Raises InvalidManifest if one of a workload's annotations names no Services."""
+    """Check a workload's annotations.
+
+    :raises InvalidManifest: if one of them does not name Services"""
     for suffix in (DEPENDS_ON, IGNORE_LINKS):
         _declared(workload, suffix)
 
@@ -114,10 +117,10 @@ def _declared(workload: Manifest, suffix: str) -> set[_Reference]:
 
 
 def _meant(host: str, port: int | None, namespace: str, book: Book) -> tuple[Key, int | None] | None:
-    """Return the Service that an address means, and its port; None for no Service."""
+    """Return the Service and port that an address represents; None if it represents no Service."""
     key = next((each for each in _keys(host, namespace) if each in book.known), None)
     if key is None:
-        # Other clusters are reached by the name alone, whatever the namespace: P2CODE's scheduler does the same.
+        # P2CODE's scheduler also reaches Services of other clusters by name alone, whatever the namespace.
         found = book.named.get(host, ()) if port is None else book.serving.get((host, port), ())
         if len(found) != 1:
             return None
@@ -126,7 +129,7 @@ def _meant(host: str, port: int | None, namespace: str, book: Book) -> tuple[Key
 
 
 def _calls(service: Key, port: int | None, book: Book) -> Iterable[Call]:
-    """Return the calls of one port of a Service that has it, or of all of them."""
+    """Return the calls of one port if the Service has it, or of all its ports if `port` is None."""
     there = book.known.get(service, frozenset())
     if port is None:
         return (Call(service, each) for each in there)
@@ -134,7 +137,8 @@ def _calls(service: Key, port: int | None, book: Book) -> Iterable[Call]:
 
 
 def _keys(host: str, namespace: str) -> Iterator[Key]:
-    """What a name may stand for: NAME, NAME.NAMESPACE, with .svc and what follows it, after a pod's host name, too."""
+    """Yield the Services that a name may represent: NAME, or NAME.NAMESPACE with an optional `.svc` suffix. A
+    pod's host name may precede it."""
     labels = host.split(".")
     if "svc" in labels[2:]:
         labels = labels[: labels.index("svc", 2)]

@@ -1,7 +1,7 @@
-"""What follows the pods of an application's workloads beside what always does, and what cannot. Pure.
+"""Objects that follow pods of an application's workloads to targets, and objects that cannot. Pure.
 
-A NetworkPolicy that lets in pods by their labels knows those of its own cluster. Where callers are in other clusters,
-it would cut them off, so that it follows only if gateways are admitted.
+A NetworkPolicy that admits pods by their labels matches only pods of its own cluster, and blocks callers in
+other clusters. So it follows only if gateways are admitted.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +16,14 @@ ACCOUNT, ROLES, POLICIES = (
     names.SHORT_PREFIX + each for each in (names.FOLLOW_ACCOUNT, names.FOLLOW_ROLES, names.FOLLOW_POLICIES)
 )
 KEYS = (ACCOUNT, ROLES, POLICIES)
-"""Annotations of pods that this module decides on."""
+"""Annotations of pods that this module sets."""
 
 
 class Following(NamedTuple):
-    """What follows the pods of one workload, and what does not."""
+    """Objects that follow the pods of one workload, and objects that do not."""
 
     annotations: tuple[str, ...] = ()
-    """Those of `KEYS` that its pods have."""
+    """Annotations among `KEYS` for its pods."""
     policies: tuple[Manifest, ...] = ()
     """NetworkPolicies that select its pods and stay in the source."""
     bindings: tuple[Manifest, ...] = ()
@@ -34,7 +34,7 @@ NOTHING = Following()
 
 
 def of_bundle(workload: Manifest, belonging: Sequence[Manifest], *, apart: bool) -> Following:
-    """Return what follows a workload that is in a bundle with all that concerns it, and nothing else.
+    """Return the objects that follow a workload in a bundle of its own objects.
 
     :param apart: whether other workloads of the application may be in other clusters
     """
@@ -47,11 +47,11 @@ def of_bundle(workload: Manifest, belonging: Sequence[Manifest], *, apart: bool)
 
 
 def in_application(workload: Manifest, index: Index) -> Following:
-    """Return what follows a workload whose whole application goes to one cluster."""
+    """Return the objects that follow a workload whose whole application is placed in one cluster."""
     namespace, account = workload.namespace, _account(workload)
     named = index.named("ServiceAccount", namespace, account) is not None
     found = {kind: [*index.bindings(kind, namespace, account)] for kind in ("RoleBinding", "ClusterRoleBinding")}
-    # The default account is there in every cluster, and its bindings follow as well.
+    # The default account exists in every cluster, and its bindings follow as well.
     bindings, wide = found["RoleBinding"], found["ClusterRoleBinding"]
     roles = {each.name for each in index.all("ClusterRole", "")}
     return _following(named, bindings, wide, roles, index.selecting("NetworkPolicy", workload), apart=False)
@@ -74,10 +74,10 @@ def _following(
 
 
 def written(workload: Manifest, found: Following, live: Raw, author: Raw) -> Mapping[str, str]:
-    """Return the annotations by which things follow, for the pod template of a workload.
+    """Return the annotations that make objects follow, for the pod template of a workload.
 
-    :param live: annotations of the template that is in the cluster: a change replaces pods, and a Job refuses it
-    :param author: annotations of the template in the manifest, which count before ours
+    :param live: annotations of the live template: a change replaces pods, and API servers reject it for a Job
+    :param author: annotations of the template in the manifest, which take precedence
     """
     if workload.kind == "Job" and live:
         return {key: str(live[key]) for key in KEYS if key in live}
@@ -86,7 +86,7 @@ def written(workload: Manifest, found: Following, live: Raw, author: Raw) -> Map
 
 
 def policies_left(every: Iterable[Following]) -> str:
-    """Return which NetworkPolicies stay in the source, why, and the remedy; empty for none."""
+    """Return the message about NetworkPolicies that stay in the source, with the remedy; empty for none."""
     shown = _names(each for found in every for each in found.policies)
     if not shown:
         return ""
@@ -98,7 +98,7 @@ def policies_left(every: Iterable[Following]) -> str:
 
 
 def rights_left(every: Iterable[Following]) -> str:
-    """Return which bindings give no rights in targets, or those of another role, and the remedy; empty for none."""
+    """Return the message about bindings without effect in targets, with the remedy; empty for none."""
     shown = _names(each for found in every for each in found.bindings)
     remedy = "use Roles and RoleBindings, or make the ClusterRole in the target"
     return f"{shown}: ClusterRoles and ClusterRoleBindings do not follow pods: {remedy}" if shown else ""
@@ -121,7 +121,7 @@ def _is_cluster_role(binding: Manifest) -> bool:
 
 
 def _cuts(policy: Manifest) -> bool:
-    """Whether a NetworkPolicy would cut off pods of other clusters that its author means to let through."""
+    """Return whether a NetworkPolicy would block pods of other clusters that its author wants to admit."""
     if any(_limits(rule, "to") for rule in objects(policy.raw, "spec", "egress")):
         return True
     admits = names.annotation(_texts(policy.annotations), ADMIT_GATEWAY) == "true"

@@ -7,7 +7,7 @@ from typing import Any
 from agent.model.p2code.manifests import InvalidManifest, Manifest, Raw, at, is_at, objects, selects, text, texts
 
 COMPARISONS = 2_000_000
-"""Terms of selectors that are compared to find out which objects belong to which workload: 1 to 2 s of CPU time."""
+"""Maximum number of compared selector terms when objects are assigned to workloads: 1 to 2 s of CPU time."""
 
 _SELECTORS = {"Service": "selector", "NetworkPolicy": "podSelector", "PodDisruptionBudget": "selector"}
 """Kinds that select pods, and the fields of their selectors."""
@@ -20,7 +20,7 @@ class _Selecting:
     def __init__(self) -> None:
         self._by_label: dict[tuple[str, Any], list[int]] = defaultdict(list)
         self._others: list[int] = []
-        """Those whose selectors ask for no value of a label."""
+        """Objects whose selectors require no value of a label."""
         self._all: list[Manifest] = []
 
     def add(self, each: Manifest) -> None:
@@ -32,7 +32,7 @@ class _Selecting:
         (self._by_label[first] if first is not None else self._others).append(number)
 
     def candidates(self, labels: Raw) -> Sequence[Manifest]:
-        """Return those that may select pods with these labels, in the order in which they were written."""
+        """Return objects that may select pods with these labels, in the order of the manifests."""
         pairs = (pair for pair in labels.items() if isinstance(pair[1], str))
         found = [number for pair in pairs for number in self._by_label.get(pair, ())]
         return [self._all[number] for number in sorted((*found, *self._others))]
@@ -51,7 +51,7 @@ class Index:
         self._selecting: dict[tuple[str, str], _Selecting] = defaultdict(_Selecting)
         """Services, NetworkPolicies and PodDisruptionBudgets by kind and namespace."""
         self._monitored: dict[Manifest, Sequence[Manifest]] = {}
-        """Services that have been asked for, with their ServiceMonitors."""
+        """Cache: Services with their ServiceMonitors."""
         self._sizes: dict[Manifest, int] = {}
         self._left = COMPARISONS
         for each in manifests:
@@ -81,30 +81,30 @@ class Index:
                 pass
 
     def named(self, kind: str, namespace: str, name: str) -> Manifest | None:
-        """An object by its name."""
+        """Return an object by its name."""
         return self._named.get((kind, namespace, name))
 
     def all(self, kind: str, namespace: str) -> Sequence[Manifest]:
-        """All of a kind in a namespace, in the order in which they were written."""
+        """Return all objects of a kind in a namespace, in the order of the manifests."""
         return self._in.get((kind, namespace), ())
 
     def selecting(self, kind: str, workload: Manifest) -> Sequence[Manifest]:
-        """Those of a kind that select the pods of a workload, in the order in which they were written."""
+        """Return objects of a kind that select a workload's pods, in the order of the manifests."""
         found = self._selecting.get((kind, workload.namespace))
         candidates = found.candidates(workload.pod_labels) if found is not None else ()
         self.spend(sum(map(self.size, candidates)))
         return [each for each in candidates if _selects(each, workload.pod_labels)]
 
     def bindings(self, kind: str, namespace: str, account: str) -> Iterator[Manifest]:
-        """Those of a kind that name a service account."""
+        """Return bindings of a kind for a service account."""
         return (each for each in self._bindings.get((namespace, account), ()) if each.kind == kind)
 
     def leading_to(self, kind: str, service: Manifest) -> Sequence[Manifest]:
-        """Ingresses or Routes that lead to a Service."""
+        """Return Ingresses or Routes that route traffic to a Service."""
         return self._routed.get((kind, service.namespace, service.name), ())
 
     def monitors(self, service: Manifest) -> Sequence[Manifest]:
-        """ServiceMonitors that look at a Service."""
+        """Return ServiceMonitors of a Service."""
         if (found := self._monitored.get(service)) is None:
             pairs = 1 + len(at(service.raw, "spec", "selector"))
             self.spend(sum(self.size(each) * pairs for each in self._monitors))
@@ -112,7 +112,9 @@ class Index:
         return found
 
     def spend(self, comparisons: int) -> None:
-        """Count some steps of the search. Raises InvalidManifest if there are too many in all."""
+        """Count steps of the search.
+
+        :raises InvalidManifest: if the total exceeds COMPARISONS"""
         self._left -= comparisons
         if self._left < 0:
             raise InvalidManifest(
@@ -122,7 +124,7 @@ class Index:
             )
 
     def size(self, manifest: Manifest) -> int:
-        """Return how many terms and values its selector has, at least 1."""
+        """Return the number of terms and values in an object's selector, at least 1."""
         if (found := self._sizes.get(manifest)) is None:
             selector = at(manifest.raw, "spec", _SELECTORS.get(manifest.kind, "selector"))
             terms = objects(selector, "matchExpressions")
@@ -151,7 +153,7 @@ def _accounts(binding: Raw) -> Iterator[tuple[str, str]]:
 
 
 def _backends(ingress: Raw) -> Iterator[str]:
-    """Services that an Ingress leads to."""
+    """Yield the Services that an Ingress routes traffic to."""
     if is_at(ingress, "spec", "defaultBackend", "service"):
         yield text(ingress, "spec", "defaultBackend", "service", "name")
     for rule in objects(ingress, "spec", "rules"):
@@ -160,7 +162,8 @@ def _backends(ingress: Raw) -> Iterator[str]:
 
 
 def _monitors(monitor: Manifest, service: Manifest) -> bool:
-    """By labels of the Service, as the Prometheus operator selects, or by its selector, as P2CODE's scheduler does."""
+    """Return whether a ServiceMonitor matches a Service's labels (Prometheus operator) or its selector
+    (P2CODE's scheduler)."""
     among = at(monitor.raw, "spec", "namespaceSelector")
     namespaces = texts(among, "matchNames") or [monitor.namespace]
     if among.get("any") is not True and service.namespace not in namespaces:

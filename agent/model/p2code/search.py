@@ -1,7 +1,7 @@
-"""Hosts that the containers of an application are given in environment variables, commands and arguments. Pure.
+"""Hosts in the environment variables, commands and arguments of an application's containers. Pure.
 
-Each value of a ConfigMap or Secret is searched once, however many containers have it. Values of Secrets are compared,
-and go nowhere.
+Each value of a ConfigMap or Secret is searched once, however many containers have it. Values of Secrets are
+only compared, and never written anywhere.
 """
 
 import base64
@@ -16,11 +16,11 @@ Host = tuple[str, int | None]
 """A host name and its port; None without a port."""
 
 TEXT = 1 << 20
-"""Characters that are searched per application: the largest object that an API server takes has no more by much."""
+"""Maximum number of searched characters per application: about the size of the largest object in an API server."""
 VARIABLES = 50_000
-"""Environment variables of all containers of an application, each counted in every container that has it."""
+"""Maximum number of environment variables in an application, each counted in every container that has it."""
 HOSTS = 10_000
-"""Different hosts of all workloads of an application."""
+"""Maximum number of different hosts of all workloads in an application."""
 
 _SEPARATORS = re.compile(r"[\s,;=|\"'()\[\]{}<>]+")
 _HOST = re.compile(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?")
@@ -34,11 +34,11 @@ _Source = tuple[str, str, str]
 
 
 class _TooMuch(Exception):
-    """A bound is exceeded; the message names it."""
+    """A limit is exceeded; the message names it."""
 
 
 class _Value:
-    """A value of a variable, and the hosts in it once they have been searched for."""
+    """A value of a variable, with its hosts after the search."""
 
     __slots__ = ("hosts", "said")
 
@@ -51,13 +51,13 @@ class Searched(NamedTuple):
     """The result of a search."""
 
     hosts: dict[Identity, tuple[Host, ...]]
-    """By workload."""
+    """Hosts by workload."""
     unsearched: dict[Identity, str]
-    """Workloads with too much to search, and which bound they exceed."""
+    """Workloads that exceed a limit, with that limit."""
 
 
 def search(manifests: Iterable[Manifest]) -> Searched:
-    """Search the workloads among the manifests of an application, until a bound is exceeded."""
+    """Search the workloads among the manifests of an application, until a limit is exceeded."""
     manifests = list(manifests)
     searching, found = _Search(manifests), Searched({}, {})
     for workload in manifests:
@@ -80,7 +80,9 @@ class _Search:
         self._text, self._variables, self._hosts = TEXT, VARIABLES, HOSTS
 
     def hosts(self, workload: Manifest) -> dict[Host, None]:
-        """Return the hosts that pods of a workload are given. Raises _TooMuch."""
+        """Return the hosts in the configuration of a workload's pods.
+
+        :raises _TooMuch: if a limit is exceeded"""
         spec = at(workload.template, "spec")
         found: dict[Host, None] = {}
         for container in (each for field in ("containers", "initContainers") for each in objects(spec, field)):
@@ -116,7 +118,7 @@ class _Search:
         return value.hosts
 
     def _environment(self, container: Raw, namespace: str) -> Iterator[tuple[str, _Value]]:
-        """Variables as a kubelet sets them: of equal names the last counts."""
+        """Yield variables like the kubelet sets them: the last of several with one name takes precedence."""
         for source in objects(container, "envFrom"):
             for field, kind in _SOURCES:
                 prefix = text(source, "prefix")
@@ -132,7 +134,7 @@ class _Search:
                     yield name, value
 
     def _values(self, kind: Literal["ConfigMap", "Secret"], namespace: str, name: str) -> dict[str, _Value]:
-        """Return the values of a ConfigMap or Secret, decoded once; none if the application does not have it."""
+        """Return the values of a ConfigMap or Secret, decoded once; {} if the application does not have it."""
         key = (kind, namespace, name)
         if (values := self._read.get(key)) is None:
             source = self._sources.get(key, {})

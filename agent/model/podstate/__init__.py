@@ -1,6 +1,6 @@
-"""Where a pod is: the finalizers, claim and home of a proxy pod, the status of its candidates, their reservations.
+"""State of a pod: finalizers, claim and home of a proxy pod, the status of its candidates, their reservations.
 
-Pure, and the only package that reads these off API objects.
+Pure, and the only package that reads these from API objects.
 """
 
 from agent.model.podstate.candidate import (

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from agent.api import names
 
 GRACE = timedelta(seconds=5)
-"""How long after its end a hold still counts: clocks of replicas differ, and clearing takes a moment."""
+"""Time for which an expired hold still counts: clocks of replicas differ, and clearing it takes a moment."""
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class HoldMark:
 
     id: str
     until: datetime | None = None
-    """None when nobody can read it."""
+    """Expiry; None if it cannot be parsed."""
 
     def __str__(self) -> str:
         until = self.until.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if self.until else ""
@@ -24,7 +24,7 @@ class HoldMark:
 
 
 def hold_mark(annotations: Mapping[str, str]) -> HoldMark | None:
-    """The hold that has reserved a candidate, None when none has."""
+    """Return the hold that has reserved a candidate, None if it is not reserved."""
     text = annotations.get(names.ANNOTATION_HOLD)
     if text is None:
         return None
@@ -37,25 +37,25 @@ def hold_mark(annotations: Mapping[str, str]) -> HoldMark | None:
 
 
 def round_of(annotations: Mapping[str, str]) -> int:
-    """The round of reservation that the source asks for; the first is 0, and what is no number counts as that."""
+    """Return the round of reservation that the source requests; the first is 0, like an invalid number."""
     return _number(annotations.get(names.ANNOTATION_RESERVE_ROUND)) or 0
 
 
 def latest_round(annotations: Mapping[str, str]) -> int:
-    """The last round that was asked for, or has ended."""
+    """Return the last round that was requested, or has ended."""
     return max(round_of(annotations), _number(annotations.get(names.ANNOTATION_RESERVE_ENDED)) or 0)
 
 
 def round_is_over(annotations: Mapping[str, str]) -> bool:
-    """Whether the hold of the round that the source asks for has ended before it was allowed."""
+    """Return whether the requested round's hold has ended before the candidate was allowed."""
     ended = _number(annotations.get(names.ANNOTATION_RESERVE_ENDED))
     return ended is not None and round_of(annotations) <= ended
 
 
 def left_behind(annotations: Mapping[str, str]) -> datetime | None:
-    """From when on a reservation is one that nobody holds any more, None when there is none to clear.
+    """Return the time from which a reservation counts as abandoned; None if there is none to clear.
 
-    Its holder was killed before it could clear it. Reservations without our mark are somebody else's.
+    Its holder was killed before it could clear it. Reservations without this mark are not Flotilla's.
     """
     mark = hold_mark(annotations)
     if mark is None or mark.until is None:
