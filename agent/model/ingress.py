@@ -9,8 +9,7 @@ import msgspec
 from agent.api import names
 
 LIMIT = 1000
-"""Maximum number of Services, and of Secrets, in a copied Ingress: each is an index key at each event of the
-Ingress."""
+"""Maximum number of Services, and of Secrets, in a copied Ingress: each is an index key at each of its events."""
 
 
 class Named(NamedTuple):

@@ -9,8 +9,7 @@ import msgspec
 
 
 class InvalidDocument(ValueError):
-    """Text that is neither JSON nor unambiguous YAML. The message has the position, and may quote a part of the
-    text."""
+    """Text that is neither JSON nor unambiguous YAML. The message has the position, and may quote some of the text."""
 
     def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(message or reason)

@@ -40,7 +40,7 @@ def reason_of(driver: str) -> str:
 
 
 def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> str:
-    """Return the same for the driver that a Target reports, by its annotations and its condition."""
+    """Return the reason of the driver in a Target's condition; its name if it is `external/NAME`."""
     named = names.annotation(annotations, names.NETWORK_DRIVER) or ""
     reason = str(said.get("reason", ""))
     return named if reason == _EXTERNAL and external(named) else reason
@@ -100,7 +100,7 @@ class Link:
 
 
 def peer(target: dict[str, Any], told: Networks) -> Peer:
-    """Return the state from a Target; `told` are the networks that its cluster publishes."""
+    """Return the state from a Target, and the networks `told` that its cluster publishes."""
     said = condition_of(target, "ServicesShared") or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks

@@ -179,8 +179,7 @@ def delegate_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
 
 
 def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
-    """Return a strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} if it is up to
-    date."""
+    """Return a strategic merge patch for the delegate's `resize` subresource (KEP-1287); {} if up to date."""
     spec: Raw = {
         name: [{"name": each, "resources": resources} for each, resources in wanted.items()]
         for name, wanted in _per_list(changed.get("resources", {}), pod, "resources").items()
@@ -210,8 +209,7 @@ def _generation(proxy: Raw, known: Raw) -> int | None:
 
 
 def _ephemeral(proxy: Raw, known: Collection[Raw]) -> list[Raw]:
-    """Return containers that `kubectl debug` has added, as the target has them: Kubernetes never changes or
-    removes them."""
+    """Return ephemeral containers as the target has them: Kubernetes never changes or removes them."""
     said = {container["name"]: container for container in known}
     every = proxy["spec"].get("ephemeralContainers") or ()
     added = delegate_containers((each for each in every if each["name"] not in said), proxy)

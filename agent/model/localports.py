@@ -65,7 +65,7 @@ def allot(
 ) -> Allotted:
     """Keep the local ports of each want, and add new ones as far as quotas allow.
 
-    No number is taken from one for another at once: gateways may still listen there for the former.
+    A released number is not reused at once, since gateways may still listen on it for its former port.
 
     :param had: current local ports by key, including keys that are no longer wanted
     :param taken: numbers that represent something of another GatewayPeer
@@ -102,7 +102,7 @@ class _Quota(NamedTuple):
     ports: int
     """How many numbers may be added."""
     weights: int
-    """How many of them may be second and further ones."""
+    """How many of them may be second and further local ports of a port."""
     reason: str
 
 

@@ -75,8 +75,7 @@ def fitting(pod: Raw, annotations: Mapping[str, str]) -> str:
 
 
 def _brief(pod: Raw) -> Raw:
-    """Return a pod without most container fields, which its proxy pod has, too, for manifests that would be too
-    large."""
+    """Return a pod without most container fields, which its proxy pod has, too, to make its manifest smaller."""
     spec = pod.get("spec") or {}
     lists = {
         field: [{key: each[key] for key in _BRIEF if key in each} for each in spec[field]]

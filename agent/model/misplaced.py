@@ -1,4 +1,4 @@
-"""Pods on virtual nodes that are neither proxy pods nor DaemonSets': none of their containers runs. Pure."""
+"""Pods on virtual nodes that are neither proxy pods nor pods of DaemonSets: their containers never run. Pure."""
 
 from collections.abc import Mapping
 from enum import Enum, auto

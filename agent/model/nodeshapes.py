@@ -11,8 +11,7 @@ from agent.model.quantity import Format, Quantity
 from agent.model.requests import Amounts
 
 SHAPES_LIMIT = 64 * 1024
-"""Maximum size of the node-shapes annotation in bytes. A cluster whose shapes exceed it publishes only its
-sums."""
+"""Maximum size of the node-shapes annotation in bytes. A cluster beyond it publishes only its sums."""
 
 HOSTNAME = "kubernetes.io/hostname"
 _BINARY = ("memory", "ephemeral-storage", "hugepages-")
@@ -54,8 +53,7 @@ NODE_SHAPES = msgspec.json.Decoder(list[ToldShape])
 def with_common_labels(
     shapes: Sequence[ToldShape], common: Mapping[str, str]
 ) -> Iterator[tuple[ToldShape, dict[str, str]]]:
-    """Return shapes with all their labels: labels that every node has are published once, apart from the
-    shapes."""
+    """Return shapes with all their labels: labels that every node has are published once, apart from shapes."""
     of_some = {key for shape in shapes for key in shape.labels}
     everywhere = {key: value for key, value in common.items() if key not in of_some}
     return ((shape, {**everywhere, **shape.labels}) for shape in shapes)
@@ -70,8 +68,7 @@ def read_shapes(annotations: Mapping[str, str] | None) -> list[ToldShape]:
 
 
 def read_counted(annotations: Mapping[str, str] | None, cluster_uid: str) -> int | None:
-    """Return the number of a cluster's delegates that the summary's free capacity includes; None if it is not
-    published."""
+    """Return the number of a cluster's delegates in the summary's free capacity; None if it is not published."""
     text = (annotations or {}).get(names.ANNOTATION_COUNTED)
     if text is None:
         return None
@@ -133,8 +130,7 @@ def _free(nodes: Sequence[Alike], taken: Mapping[str, Taken]) -> Iterator[list[l
 
 
 def shape(node: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the taints (without their times) and the cordon of a node, which its shape has next to labels and
-    amounts."""
+    """Return a node's taints (without their times) and cordon, the parts of its shape besides labels and amounts."""
     spec = node.get("spec") or {}
     taints = [
         {key: taint[key] for key in ("key", "value", "effect") if taint.get(key)} for taint in spec.get("taints") or ()

@@ -85,7 +85,7 @@ def allot(
 ) -> tuple[Raw, str]:
     """Return local ports of a peer's Services and hosts, by field of the status, and why some have none.
 
-    A port that is too many stays, as connections through it do, until the Service is not called any more.
+    A port over the quota stays, with its connections, until the Service is no longer called.
 
     :param ports: ports of Services that exist and are shared
     :param found: hosts of its headless Services

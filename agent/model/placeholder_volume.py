@@ -29,8 +29,7 @@ def name_of(claim: Mapping[str, Any]) -> str:
 
 
 def is_needed(claim: Mapping[str, Any]) -> bool:
-    """Return whether a claim waits for a volume in the local cluster, and no other controller provides one, by
-    its annotations."""
+    """Return whether a claim waits for a volume that no local controller provides, by its annotations."""
     metadata = claim["metadata"]
     annotations = metadata.get("annotations") or {}
     return (

@@ -85,8 +85,7 @@ def united(written: Iterable[str]) -> Networks:
 
 
 def _widened(networks: list[Network], most: int) -> Networks:
-    """Cover sorted, disjoint networks of one family with at most `most` networks; join those with most bits in
-    common."""
+    """Cover sorted, disjoint networks of one family with at most `most` networks; join the closest ones first."""
     if len(networks) <= most:
         return tuple(networks)
     shared = [_shared_bits(one, other) for one, other in pairwise(networks)]
@@ -159,8 +158,7 @@ def _read(text: str) -> Told:
 
 
 def _can_be_asked(health: str) -> bool:
-    """Return whether the address can be a pod's, so that a target cannot make the agent call its own node or
-    link."""
+    """Return whether a pod can have the address: the agent must not send requests to its own node or link."""
     try:
         host, port = hostport.split(health)
     except ValueError:
@@ -212,8 +210,7 @@ ANSWERS = "its agent answers at the address of its pod"
 
 
 def waits(here: Told, there: Told, asked: AgentAnswer | None) -> bool:
-    """Return whether the verdict depends on the target's agent, which is in a shared network and has not been
-    asked yet."""
+    """Return whether only the target's agent can decide: it is in a shared network, and has not been asked yet."""
     if not there.health or not _is_in(here.pods, there.health) or (asked is not None and asked.health == there.health):
         return False
     return bool(overlap(here.pods, there.pods))

@@ -241,8 +241,7 @@ def prefix_flaw(prefix: str) -> str:
 
 
 def image_refusal(image: object, prefixes: Iterable[str]) -> str:
-    """Return why an image is not allowed; empty if it begins with one of the prefixes. An invalid prefix allows
-    nothing."""
+    """Return why an image is not allowed; empty if it has one of the prefixes. An invalid prefix allows nothing."""
     if not isinstance(image, str) or not (repository := _repository(image)):
         return "which names no registry: write it in full, as registry.example/team/nginx"
     for prefix in prefixes:

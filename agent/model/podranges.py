@@ -45,8 +45,7 @@ ANYWHERE = PodRanges()
 
 
 def unreached(reason: str) -> str:
-    """Return the note in the condition ServicesShared if the driver needs no pod addresses and these cannot be
-    used."""
+    """Return the note in ServicesShared if pod addresses cannot be used, and the driver does not need them."""
     return f"{_NOT_REACHED} ({reason})"
 
 
@@ -73,8 +72,7 @@ def last_verdict(said: Mapping[str, Any] | None) -> str | None:
 
 
 def why_withheld(said: Mapping[str, Any]) -> str:
-    """Return why addresses of a target's pods are not published, by its condition; the driver `gateway` is a
-    reason, too."""
+    """Return why addresses of a target's pods are not published, by its condition: also for the driver `gateway`."""
     by_gateway = (said.get("status"), said.get("reason")) == ("True", links.BY_GATEWAY)
     return links.BY_GATEWAY if by_gateway else why_unreached(said)
 
@@ -125,8 +123,8 @@ class LeftOut(NamedTuple):
 
 
 def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None]:
-    """Return a pod's status without addresses outside the ranges, and without any that belong to other pods in
-    the source."""
+    """Return a pod's status without addresses outside the ranges, and without any that cannot be used in the
+    source."""
     if ranges.networks is None and not ranges.strange:
         return status, None
     entries = _entries(status)
@@ -154,8 +152,7 @@ def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None
 
 
 def strangers(status: Raw, ranges: PodRanges) -> str:
-    """Return a pod's addresses that cannot be used in the source, for the annotation of its proxy pod; empty
-    for none."""
+    """Return a pod's addresses that cannot be used in the source, for its proxy pod's annotation; empty for none."""
     if not ranges.strange:
         return ""
     told = [each["ip"][:_LONGEST] for each in _entries(status) if isinstance(each.get("ip"), str)]
@@ -163,7 +160,7 @@ def strangers(status: Raw, ranges: PodRanges) -> str:
 
 
 def addresses(pod: Mapping[str, Any]) -> set[str]:
-    """Return a pod's addresses in its own cluster, including those that its proxy pod has only in an annotation."""
+    """Return a pod's addresses in its own cluster, even if its proxy pod has them only in an annotation."""
     found = {each["ip"] for each in (pod.get("status") or {}).get("podIPs") or () if each.get("ip")}
     told = (pod["metadata"].get("annotations") or {}).get(links.ANNOTATION_POD_IPS, "")
     return found | set(filter(None, told.split(", ")))

@@ -19,7 +19,7 @@ _STATE = names.STATE_OF_PROXY | {names.ANNOTATION_MANIFEST, *names.STATE_OF_REPL
 
 
 def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
-    """Return whether the manifest is this pod's own. A pod with a generated name has none yet in its manifest."""
+    """Return whether the manifest is this pod's own; a generated name is not in the manifest yet."""
     mine, its = (each.get("metadata") or {} for each in (pod, source))
     generated = mine.get("generateName")
     return bool(

@@ -18,8 +18,7 @@ __all__ = ["InvalidPod", "is_elected", "is_proxy", "proxy_pod", "source_pod", "w
 TOLERATIONS: tuple[dict[str, str], ...] = (
     {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE},
     {"key": "node.kubernetes.io/network-unavailable", "operator": "Exists"},
-    # Without limit: failover decides about pods of a lost target, not kube-controller-manager's node lifecycle
-    # (ruling 15).
+    # Unlimited: failover decides about pods of a lost target, not Kubernetes' node lifecycle (ruling 15).
     {"key": "node.kubernetes.io/not-ready", "operator": "Exists", "effect": "NoExecute"},
     {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "effect": "NoExecute"},
 )
@@ -181,8 +180,7 @@ def given_tolerations(source: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict[str, Any]:
-    """Return the proxy pod's scheduling constraints: from the annotation, else the source's spec if requested,
-    else {}."""
+    """Return the proxy pod's scheduling constraints: from the annotation, else from the source's spec if requested."""
     text = names.annotation(annotations, names.PROXY_CONSTRAINTS)
     if text is not None:
         field = f"metadata.annotations[{written_key(annotations, names.PROXY_CONSTRAINTS)}]"
@@ -203,14 +201,13 @@ def _constraints(annotations: Mapping[str, str], source: dict[str, Any]) -> dict
 
 
 def is_limited(toleration: Mapping[str, Any]) -> bool:
-    """Return whether a toleration would limit the unlimited ones: API servers add 300 s, and the shortest match
-    applies."""
+    """Return whether a toleration limits the unlimited ones: the shortest one applies, and API servers add 300 s."""
     return toleration.get("tolerationSeconds") is not None and toleration.get("key") in NODE_LOST
 
 
 def _check_daemon(pod: Mapping[str, Any], annotations: Mapping[str, str]) -> None:
     """Reject a DaemonSet's pod without its affinity. The DaemonSet controller finds pods by the node in their
-    affinity, and would create more and more of those without one.
+    affinity, and would create further pods forever.
     """
     keeps_affinity = (
         names.annotation(annotations, names.USE_CONSTRAINTS) is not None

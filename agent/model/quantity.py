@@ -60,7 +60,7 @@ class Quantity:
         if not self.nano:
             return "0"
         whole, rest = divmod(self.nano, _NANO)
-        # Kubernetes writes other binary amounts without a suffix and parses that as decimal, so this format is
+        # Kubernetes writes other binary amounts without suffix, and parses that as decimal: this format is
         # stable.
         if self.format == "binary" and not rest and whole % 1024 == 0:
             power = 0

@@ -17,8 +17,7 @@ from agent.model.proxypod import given_tolerations
 Raw = dict[str, Any]
 
 _MOST = 100
-"""Maximum number of tolerations or constraints, which are compared in pairs; a pod with more is left to the API
-server."""
+"""Maximum number of compared tolerations or constraints; a pod with more is left to the API server."""
 
 
 def restored(old: Mapping[str, Any], new: Raw) -> Raw:

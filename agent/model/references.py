@@ -20,8 +20,7 @@ ROOT_CA = "kube-root-ca.crt"
 """Config map with the cluster's own certificate authority, which every namespace of every cluster has."""
 
 LIMIT = 1000
-"""Maximum number of ConfigMaps, Secrets and claims of a pod: the agent reads each of them for each target of
-the pod."""
+"""Maximum number of ConfigMaps, Secrets and claims of a pod: the agent reads each for each target of the pod."""
 
 References = dict[Kind, dict[str, bool]]
 """Names by kind, and whether each is optional in all places."""

@@ -205,8 +205,8 @@ class _Rewriting:
         return result
 
     def term(self, term: dict[str, Any]) -> dict[str, Any]:
-        """Rewrite a pod affinity term or a spread constraint: both have a labelSelector, and keys of the pod's
-        own labels."""
+        """Rewrite a pod affinity term or a spread constraint: both have a labelSelector and keys of the pod's
+        labels."""
         result = dict(term)
         if term.get("labelSelector"):
             result["labelSelector"] = self.selector(term["labelSelector"])

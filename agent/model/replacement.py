@@ -163,8 +163,7 @@ def rank(annotations: Mapping[str, str]) -> int | None:
 
 
 def withdrawn(annotations: Mapping[str, str]) -> frozenset[str]:
-    """Return keys of labels that an earlier version removed from the delegate of a proxy pod, until they are
-    restored."""
+    """Return keys of labels that an earlier version removed from a delegate, until they are restored."""
     text = annotations.get(moves.ANNOTATION_WITHDRAWN)
     if text is None:
         return frozenset()

@@ -166,8 +166,7 @@ def can_be_rerouted(service: Mapping[str, Any]) -> bool:
 
 
 def can_be_shared(service: Mapping[str, Any]) -> bool:
-    """Return whether a Service may have copies. Services that represent another cluster's may not, nor the API
-    server's."""
+    """Return whether a Service may have copies: not if it represents another cluster's, or is the API server's."""
     metadata, annotations = service["metadata"], _annotations(service)
     imported = any(owner["kind"] == "ServiceImport" for owner in metadata.get("ownerReferences") or ())
     elsewhere = imported or is_copy(annotations) or LABEL_HEADLESS_OF in (metadata.get("labels") or {})

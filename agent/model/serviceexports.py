@@ -143,8 +143,7 @@ def _port_order(port: Mapping[str, Any]) -> tuple[str, int, str]:
 
 
 def _union(valid: Sequence[Export]) -> list[Raw]:
-    """Return the ports of all exports. If two have one name, or one number and protocol, the older export's is
-    used."""
+    """Return the ports of all exports. Of two with one name, or one number and protocol, use the older export's."""
     taken = set[object]()
     united = list[Raw]()
     for export in valid:

@@ -26,8 +26,7 @@ NOBODY = {names.SHORT_PREFIX + "not-exported": "true"}
 """Selector of a derived Service in a cluster that exports nothing. If a Service lost its selector, Kubernetes
 would not remove its present EndpointSlices."""
 NO_SUCH_PORT = "not-exported"
-"""Target port of a port that a cluster does not export. No pod has a port of this name, so the port has no
-endpoints."""
+"""Target port of a port that a cluster does not export: no pod has a port of this name, so it has no endpoints."""
 _DUAL = 2
 
 

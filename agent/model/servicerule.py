@@ -106,8 +106,7 @@ def wish(link: Mapping[str, Any]) -> Wish:
 
 
 def rule(annotations: Mapping[str, str] | None, links: Iterable[Mapping[str, Any]]) -> Rule:
-    """Return a Service's rule: the first link by name with a driver or affinity takes precedence over its
-    annotations."""
+    """Return a Service's rule: driver and affinity of the first link by name that has any, else of its annotations."""
     return combined(annotations, [wish(each) for each in sorted(links, key=_name_of)])
 
 

@@ -92,7 +92,7 @@ def service(
 def linked(
     original: Mapping[str, Any], namespace: str, link: str, nodes: Collection[str], ports: Collection[int]
 ) -> Raw:
-    """Return the Service in another namespace that routes traffic to the endpoints of this one.
+    """Return the Service in another namespace that routes traffic to the endpoints of the original.
 
     :param link: UID of the ServiceLink that requests it
     :param nodes: virtual nodes of the targets that receive a copy
@@ -120,8 +120,7 @@ def linked(
 
 
 def linked_service(service: Labelled) -> tuple[str, str] | None:
-    """Return namespace and name of the Service that another namespace's Service routes to; None if it is not a
-    linked one."""
+    """Return namespace and name of the Service that a linked Service routes to; None if it is not a linked one."""
     if LABEL_LINK_OF not in service.labels:
         return None
     namespace, _, name = service.annotations.get(ANNOTATION_LINKED_SERVICE, "").partition("/")
@@ -186,7 +185,7 @@ def must_be_replaced(copy: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool
 
 
 MERGED = Content(lambda copy, wanted: equivalent(copy, merged(copy, wanted)), must_be_replaced, merged)
-"""Comparison of content, labels and annotations, without those that the other cluster adds or assigns."""
+"""Comparison of content, labels and annotations, but not of the other cluster's additions."""
 
 
 def _merged_spec(live: Mapping[str, Any], wanted: Raw) -> Raw:

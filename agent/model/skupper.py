@@ -1,5 +1,4 @@
-"""Skupper v2 for the driver `skupper`: objects written for a shared Service, and the meaning of their
-conditions. Pure."""
+"""Objects and conditions of Skupper v2, for shared Services with the driver `skupper`. Pure."""
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ _TOKEN_FIELDS = ("url", "code", "ca")
 
 
 def site(namespace: str, *, reached: bool) -> Raw:
-    """Return the Site of a namespace; it accepts links from others if it is `reached`."""
+    """Return the Site of a namespace; it accepts links from other Sites if it is `reached`."""
     return {**headed(SITES, SITE, namespace), "spec": {"linkAccess": "default"} if reached else {}}
 
 

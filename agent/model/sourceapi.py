@@ -46,8 +46,7 @@ def secret_name(pod: Mapping[str, Any]) -> str:
 
 
 def pointed(spec: Raw, original: Mapping[str, Any], secret: str, address: str) -> Raw:
-    """Return the delegate's spec, configured for `address`; `original` is the pod's own spec, with its token
-    volumes."""
+    """Return the delegate's spec, configured for `address`; `original` is the pod's own spec, with token volumes."""
     host, port = split(address) or ("", "")
     env = [{"name": "KUBERNETES_SERVICE_HOST", "value": host}, {"name": "KUBERNETES_SERVICE_PORT", "value": port}]
     mount = {"name": VOLUME, "mountPath": names.SERVICE_ACCOUNT_MOUNT, "readOnly": True}

@@ -177,7 +177,7 @@ def _containers(
 
 
 def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
-    """Return restart counts with which the next delegate starts: recreating a pod counts as one restart of each
+    """Return restart counts with which the next delegate starts: its creation counts as one restart of each
     container."""
     return {
         container["name"]: container.get("restartCount", 0) + 1
@@ -187,8 +187,7 @@ def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
 
 
 def with_restarts(status: Mapping[str, Any], before: Mapping[str, int]) -> dict[str, Any]:
-    """Return a delegate's status with restarts of earlier delegates added, so that a new pod never lowers the
-    count."""
+    """Return a delegate's status with restarts of earlier delegates added: a new pod never lowers the count."""
     raised = dict(status)
     for field in _CONTAINERS:
         if field in raised:
@@ -277,8 +276,7 @@ def status_of_given_up(message: str, now: str) -> dict[str, Any]:
 
 
 def is_given_up(proxy: Mapping[str, Any]) -> bool:
-    """Return whether `status_of_given_up` has been written: the delegate's status is ignored, since another pod
-    exists."""
+    """Return whether `status_of_given_up` has been written: then the delegate's status is ignored."""
     status = proxy.get("status") or {}
     condition = find_condition(status.get("conditions"), DISRUPTED) or {}
     return has_ended(proxy) and status.get("reason") == POD_LOST == condition.get("reason")

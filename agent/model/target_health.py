@@ -1,4 +1,4 @@
-"""Health of a target, as its Target records it: may it receive pods, and keep those that it has? Pure.
+"""Health of a target, as its Target records it: whether it may receive new pods, and keep present ones. Pure.
 
 The agent's other parts read the decisions of `targetlife` with this module. It also parses the failover
 annotations of a pod, its owner and its namespace.
@@ -31,8 +31,7 @@ class Standing:
     retiring: bool = False
     """A user wants the target emptied."""
     lost: bool = False
-    """It has not answered for its failover term, or a user has declared it lost: its pods are replaced in other
-    clusters."""
+    """It has not answered for its failover term, or a user declared it lost: its pods are replaced elsewhere."""
     declared: bool = False
     """A user has certified that none of its pods run any longer."""
     asked: bool = False

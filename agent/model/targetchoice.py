@@ -192,8 +192,7 @@ class TargetChoice:
     allowed: tuple[Said, ...] = ()
     """Restrictions of all levels; a target has to satisfy each."""
     flaw: str = ""
-    """Reason why the choice cannot be parsed. Then no target is admitted, and a pod keeps the target that it
-    has."""
+    """Reason why the choice cannot be parsed. Then no target is admitted, and a pod keeps its present target."""
     own: frozenset[str] = frozenset()
     """Names of the Targets of the namespace."""
     _preferences: dict[tuple[str, str], int] = field(default_factory=dict, init=False, repr=False)
@@ -209,8 +208,7 @@ class TargetChoice:
         return not self.refusal(target)
 
     def preference(self, target: Target) -> int:
-        """Return a target's group, 0 for the most preferred; the number of groups for a target that is not
-        chosen."""
+        """Return a target's group, 0 for the most preferred; the number of groups if it is not chosen."""
         if self.chosen is None:
             return 0
         key = (target.namespace, target.title)
@@ -231,8 +229,7 @@ class TargetChoice:
         return ""
 
     def misplaced(self, target: Target) -> str:
-        """Return the reason why a pod that is already in a target is misplaced; empty if it is not, or if that
-        is unknown."""
+        """Return the reason why a pod in a target is misplaced; empty if it is not, or if that is unknown."""
         return "" if self.flaw else self.refusal(target)
 
     @property

@@ -76,15 +76,13 @@ class TargetLife:
         return 0.0 if self.silent_since is None else max(0.0, now - self.silent_since)
 
     def heard(self, moment: float) -> "TargetLife":
-        """Return the state after a watch received an event at a moment: a silent target was still available
-        until then."""
+        """Return the state after a watch event at a moment: a silent target was still available until then."""
         if self.silent_since is None or moment <= self.silent_since:
             return self
         return replace(self, silent_since=moment, inherited=False)
 
     def spared(self, since: float, now: float) -> "TargetLife":
-        """Return the state without the seconds since a moment in which failover was held: they do not count as
-        silence."""
+        """Return the state without the seconds since a moment: failover was held, so they do not count as silence."""
         if self.silent_since is None:
             return self
         return replace(self, silent_since=self.silent_since + now - max(since, self.silent_since))
@@ -108,8 +106,7 @@ class TargetLife:
 
 
 def step(life: TargetLife, sight: Sight, terms: Terms, now: float) -> TargetLife:
-    """Return the state after an observation of the target. Repeated observations at one moment do not change it
-    again."""
+    """Return the state after an observation of the target. Repetitions at the same moment change nothing."""
     recent = tuple(start for start in life.outages if now - start < HOUR_SECONDS)
     life = life if recent == life.outages else replace(life, outages=recent)
     if sight is Sight.UNKNOWN:
@@ -130,7 +127,7 @@ def step(life: TargetLife, sight: Sight, terms: Terms, now: float) -> TargetLife
 
 def _silent(life: TargetLife, terms: Terms, now: float) -> TargetLife:
     if life.silent_since is None:
-        # The outage of a returning target that was lost still counts.
+        # `was_lost` stays True: a target that is silent again while returning has not recovered.
         outages = life.outages if life.inherited else (*life.outages, now)
         life = replace(life, silent_since=now, ready_since=None, outages=outages)
     lost = terms.failover_after < math.inf and (life.inherited or life.silent_for(now) >= terms.failover_after)

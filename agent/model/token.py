@@ -45,8 +45,7 @@ _decoder = msgspec.json.Decoder(_Payload)
 
 
 def claims(token: str) -> Claims | None:
-    """Return the claims of a service account's token with an expiry; None for any other text, such as a legacy
-    token."""
+    """Return the claims of a service account's token with an expiry; None for any other text, even a legacy token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None

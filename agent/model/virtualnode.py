@@ -1,5 +1,4 @@
-"""Virtual nodes: each is the node in the source cluster that represents a target (wire contract, 2.3, 8.3 and
-8.4)."""
+"""Virtual nodes, which represent targets in the source cluster (wire contract, 2.3, 8.3 and 8.4)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -141,8 +140,7 @@ def has_several_huge_pages(capacity: Mapping[str, Any] | None) -> bool:
 
 
 def free(summary: Mapping[str, Any]) -> str:
-    """Return JSON of the free capacity of all nodes, by resource; empty if the summary does not have it for all
-    nodes."""
+    """Return JSON of all nodes' free capacity, by resource; empty if the summary lacks it for some nodes."""
     shapes = read_shapes(summary["metadata"].get("annotations"))
     if not all(shape.tells_all for shape in shapes):
         return ""

@@ -1,5 +1,4 @@
-"""Objects that belong to a workload: all objects of its application that it refers to, directly or indirectly.
-Pure."""
+"""Objects that belong to a workload: it refers to them, directly or through others of its application. Pure."""
 
 from collections.abc import Iterable
 from typing import NamedTuple

@@ -79,8 +79,7 @@ def needs(
 
 
 def service_links(psm: str, wanted: Iterable[Need], called: Callable[[str, str], str]) -> list[dict[str, Any]]:
-    """Return ServiceLinks for callers in other namespaces, one for each Service and namespace; other callers
-    need none."""
+    """Return a ServiceLink for each Service and namespace of callers in other namespaces; other callers need none."""
     found: dict[tuple[Key, str], list[Need]] = {}
     for need in wanted:
         if need.namespace:
@@ -100,8 +99,7 @@ def service_links(psm: str, wanted: Iterable[Need], called: Callable[[str, str],
 
 
 def rows_of(link: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """Return a ServiceLink's rows by cluster of callers; if it is not accepted, rows with the reason for each
-    cluster in it."""
+    """Return a ServiceLink's rows by cluster of callers; with the reason in each row if it is not accepted."""
     status = link.get("status") or {}
     accepted = find_condition(status.get("conditions"), ACCEPTED) or {}
     if accepted.get("status") != "False":
@@ -186,8 +184,7 @@ def _found(need: Need, rows: Sequence[Mapping[str, Any]], called: Callable[[str,
             if row.get("ready") == "True" or row.get("reason") == NO_ENDPOINTS:
                 return "", ""
             return str(row.get("reason") or "Pending"), str(row.get("message") or "")
-    # The cluster of other applications' pods is unknown: it may be the callers' own, for which links have no
-    # row.
+    # The cluster of other applications' pods is unknown: links have no row if it is the callers' own.
     return ("Pending", "nothing is told of endpoints yet") if source else (_UNTOLD, "")
 
 

@@ -1,5 +1,4 @@
-"""Verdicts about a P2CodeSchedulingManifest: every state of P2CODE's scheduler, with its reasons and messages.
-Pure."""
+"""Verdicts about a P2CodeSchedulingManifest: the states of P2CODE's scheduler, with reasons and messages. Pure."""
 
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple

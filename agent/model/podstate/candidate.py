@@ -47,14 +47,14 @@ def is_allowed(annotations: Mapping[str, str]) -> bool:
 
 
 def may_start(scheduler_name: str | None, annotations: Mapping[str, str]) -> bool:
-    """Return whether the target's scheduler may bind the pod; the scheduler of mode `reserve` waits until it is
-    allowed."""
+    """Return whether the target's scheduler may bind the pod; in mode `reserve` it waits until it is allowed."""
     return scheduler_name != names.SCHEDULER_CANDIDATE or is_allowed(annotations)
 
 
 def taken_up_by(chaperon: Mapping[str, Any]) -> Literal["", "agent", "scheduler"]:
-    """Return the component in the target that has processed a chaperon: empty for none, `agent` if the agent
-    has refused or is deleting it before a scheduler processed the delegate, else `scheduler`.
+    """Return which component in the target has processed a chaperon: empty for none, else `agent` or `scheduler`.
+
+    `agent` means that no scheduler has processed the delegate, or that the chaperon is being deleted.
     """
     if chaperon["metadata"].get("deletionTimestamp"):
         return "agent"
@@ -97,8 +97,7 @@ class CandidateStatus:
 def observe(
     chaperon: Mapping[str, Any], node_name: str, *, ready: bool, now: float, before: CandidateStatus | None = None
 ) -> CandidateStatus:
-    """Return the state of a chaperon in the target of a virtual node; `before` is this process's last
-    observation of it."""
+    """Return the state of a chaperon in the target of a virtual node; `before` is this process's last observation."""
     metadata = chaperon["metadata"]
     annotations = metadata.get("annotations") or {}
     allowed = is_allowed(annotations)
