@@ -51,10 +51,14 @@ def changes(proxy: Raw, source: Raw, chaperon: Mapping[str, Any]) -> Raw:
     """Return the changes that the delegate has to apply; {} if the pod has not changed since its creation.
 
     A reported change stays in the result with its present value, so that the delegate also follows when the
-    user reverts it. Keys: labels and annotations (null removes), images and resources by container,
-    podResources, tolerations (added ones), activeDeadlineSeconds, ephemeralContainers, gates (statuses by
-    condition type, null removes), generation of the proxy pod, and `born`, its generation when the chaperon was
-    created. The two generations are omitted while they are 1.
+    user reverts it. Keys:
+    - labels and annotations: null removes a key
+    - images and resources: by container
+    - podResources: of the whole pod
+    - tolerations: added ones only
+    - activeDeadlineSeconds, ephemeralContainers
+    - gates: statuses by condition type; null removes a condition
+    - generation, born: generations of the proxy pod, now and when its chaperon was created; omitted while they are 1
 
     The chaperon's spec never changes; `baseline` has the original labels and annotations.
 

@@ -223,11 +223,11 @@ def judge(
 
     :param here: networks of the local cluster; None while its own summary is not cached
     :param there: networks of the target; None while its summary is not cached
-    :param uid: of the target; if its agent answers from a network that both have, the overlapping addresses do
-    not conflict
+    :param uid: of the target; if its agent answers from a network that both have, the overlapping addresses do not
+        conflict
     :param asked: answer of the target's agent; None before the first request
     :param before: reason of the last verdict if addresses were not usable, empty if they were, None without a
-    verdict
+        verdict
     """
     if here is None or there is None:
         missing = "this cluster" if here is None else "the target"

@@ -60,7 +60,8 @@ class _Violation(Exception):
 def read(policy: Any) -> Policy:
     """Parse the policy in a Source's spec.
 
-    :raises InvalidPolicy: if it is invalid"""
+    :raises InvalidPolicy: if it is invalid
+    """
     try:
         return msgspec.convert(policy, Policy)
     except msgspec.ValidationError as error:

@@ -60,7 +60,8 @@ class PrometheusScore(msgspec.Struct, frozen=True):
 def read(text: str) -> tuple[PrometheusScore, ...]:
     """Parse the scores in a YAML or JSON document.
 
-    :raises InvalidPrometheusScores: if the list is invalid"""
+    :raises InvalidPrometheusScores: if the list is invalid
+    """
     try:
         found = json_or_yaml.read(text)
     except InvalidDocument as error:

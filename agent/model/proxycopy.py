@@ -30,8 +30,8 @@ def is_same(pod: Mapping[str, Any], source: Mapping[str, Any]) -> bool:
 def original(copy: Raw, source: Raw | None, tolerations: Sequence[Raw]) -> Raw:
     """Return the elected pod that a copy of a proxy pod represents, as its user would have written it.
 
-    :param source: the copied pod as its user sent it; None if the copy has no manifest, then only the
-    constraints of the proxy pod are known
+    :param source: the copied pod as its user sent it; None if the copy has no manifest, then only the constraints
+        of the proxy pod are known
     :param tolerations: tolerations of every proxy pod
     """
     metadata, spec = copy["metadata"], copy["spec"]

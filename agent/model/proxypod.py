@@ -42,8 +42,8 @@ def is_elected(pod: Mapping[str, Any], *, by_default: bool = False) -> bool:
     Only `multicluster/elect: "false"` opts out. A PodChaperon's pod is never elected (ruling 3). A copy of a
     proxy pod is, since it names the proxy scheduler: `kubectl debug --copy-to` omits annotations.
 
-    :param by_default: whether the pod's namespace elects its pods. This excludes pods of DaemonSets, which
-    belong to the source's nodes, and pods that are created on a node
+    :param by_default: whether the pod's namespace elects its pods. This excludes pods of DaemonSets, which belong
+        to the source's nodes, and pods that are created on a node
     """
     annotations = pod.get("metadata", {}).get("annotations") or {}
     if names.PREFIX + names.ELECT not in annotations:
@@ -166,7 +166,8 @@ def _longest_sleep(spec: Mapping[str, Any]) -> int:
 def given_constraints(source: dict[str, Any]) -> dict[str, Any]:
     """Return the constraints for proxy pods in annotations of a pod.
 
-    :raises InvalidPod: if they cannot be parsed"""
+    :raises InvalidPod: if they cannot be parsed
+    """
     return _constraints(source["metadata"].get("annotations") or {}, source)
 
 

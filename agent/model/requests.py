@@ -52,7 +52,7 @@ def requests(spec: Mapping[str, Any], status: Mapping[str, Any] | None = None) -
     (KEP-753), plus overhead. Pod-level requests (KEP-2837) replace the sums.
 
     :param status: of a pod on a node; during an in-place resize (KEP-1287) the larger of present and requested
-    resources counts
+        resources counts
     """
     status = status or _NOTHING
     refused = _refuses_resize(status)

@@ -53,8 +53,8 @@ def network_policy(original: Mapping[str, Any], cluster_name: str, cluster_uid: 
     admit-gateway, rules that admit certain callers also admit the target's gateways.
 
     :param exact: whether every delegate in the target has exact labels
-    :raises InvalidPattern: if its annotation no-prefix-label-regexp is invalid, or exceeds the work limit for
-    its selectors
+    :raises InvalidPattern: if its annotation no-prefix-label-regexp is invalid, or exceeds the work limit for its
+        selectors
     """
     copy = copy_of(NETWORK_POLICIES, original, cluster_name=cluster_name, cluster_uid=cluster_uid)
     pattern = LabelPattern(names.annotation(original["metadata"].get("annotations"), names.NO_PREFIX_REGEXP))

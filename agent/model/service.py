@@ -119,8 +119,8 @@ def users_selector(service: Mapping[str, Any]) -> Selector:
     When a user applies the Service again, tools merge the user's keys with rewritten ones. Then return only the
     user's keys. A selector with Flotilla's prefix that the user wrote for delegates is not rerouted.
 
-    :raises InvalidService: if the annotation with the original selector is invalid, or the selector has too
-    many keys
+    :raises InvalidService: if the annotation with the original selector is invalid, or the selector has too many
+        keys
     :raises InvalidPattern: if the regexp of labels that keep their key is invalid
     """
     live: Selector = (service.get("spec") or {}).get("selector") or {}
@@ -179,7 +179,7 @@ def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selec
     rerouted.
 
     :param cluster_uid: UID of the source. If the Service is native, select only its serving delegates, by exact
-    labels. If empty, select delegates of all sources by the wire contract's labels, as for a rerouted one
+        labels. If empty, select delegates of all sources by the wire contract's labels, as for a rerouted one
     :raises InvalidService, InvalidPattern: as `users_selector`
     """
     annotations = _annotations(service)

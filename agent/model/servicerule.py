@@ -31,7 +31,8 @@ class Wish(msgspec.Struct, frozen=True):
     def offers(self, source: Collection[str]) -> bool:
         """Return whether a cluster's endpoints are offered.
 
-        :param source: all names of the cluster"""
+        :param source: all names of the cluster
+        """
         return self.sources is None or not self.sources.isdisjoint(source)
 
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:

@@ -62,9 +62,8 @@ def service(
     Type LoadBalancer becomes ClusterIP unless the annotation copy-load-balancer is `true`.
 
     :param exact: whether every delegate of the namespace in the target has the labels of this version
-    :param families: IP families of the target's pods, empty if unknown. The copy has the original's families
-    among them, in the original's order, since EndpointSlices of other families would serve none of its
-    addresses
+    :param families: IP families of the target's pods, empty if unknown. The copy has the original's families among
+        them, in the original's order, since EndpointSlices of other families would serve none of its addresses
     :raises InvalidService, InvalidPattern: if its selector cannot be determined
     """
     annotations = original["metadata"].get("annotations") or {}

@@ -66,8 +66,8 @@ def proxy_status(
     conditions that controllers in the source own (`podconditions`). `observedGeneration` is the proxy pod's
     generation that the delegate has applied and its kubelet observed; never lower it.
 
-    :param ranges: of the target; pod IPs outside them, or that belong to other pods in the source, are omitted
-    and reported in a condition
+    :param ranges: of the target; pod IPs outside them, or that belong to other pods in the source, are omitted and
+        reported in a condition
     :param known: changes of the proxy pod that the delegate has applied
     """
     current: dict[str, Any] = proxy.get("status") or {}

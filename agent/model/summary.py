@@ -3,8 +3,8 @@
 
 The cluster's administrator chooses the level of detail:
 - `full`: everything, including the free capacity on nodes of each shape;
-- `minimal`: the same as Admiralty: sums, and labels that have one value on all nodes that have them, but
-nothing about single nodes;
+- `minimal`: the same as Admiralty: sums, and labels that have one value on all nodes that have them, but nothing
+  about single nodes;
 - `sums`: only sums.
 
 Properties that the administrator sets for the whole cluster are published at every level.

@@ -151,6 +151,6 @@ def is_held(away: int, all_of_them: int) -> bool:
     half of at least three.
 
     :param away: number of clusters that do not answer, among `all_of_them`; neither count includes the local
-    cluster and targets that a user has declared lost
+        cluster and targets that a user has declared lost
     """
     return 0 < all_of_them <= away or (all_of_them >= 3 and 2 * away > all_of_them)

@@ -89,7 +89,8 @@ def calls(workload: Manifest, book: Book) -> tuple[Call, ...]:
 def check(workload: Manifest) -> None:
     """Check a workload's annotations.
 
-    :raises InvalidManifest: if one of them does not name Services"""
+    :raises InvalidManifest: if one of them does not name Services
+    """
     for suffix in (DEPENDS_ON, IGNORE_LINKS):
         _declared(workload, suffix)
 

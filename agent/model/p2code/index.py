@@ -114,7 +114,8 @@ class Index:
     def spend(self, comparisons: int) -> None:
         """Count steps of the search.
 
-        :raises InvalidManifest: if the total exceeds COMPARISONS"""
+        :raises InvalidManifest: if the total exceeds COMPARISONS
+        """
         self._left -= comparisons
         if self._left < 0:
             raise InvalidManifest(

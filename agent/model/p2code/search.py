@@ -82,7 +82,8 @@ class _Search:
     def hosts(self, workload: Manifest) -> dict[Host, None]:
         """Return the hosts in the configuration of a workload's pods.
 
-        :raises _TooMuch: if a limit is exceeded"""
+        :raises _TooMuch: if a limit is exceeded
+        """
         spec = at(workload.template, "spec")
         found: dict[Host, None] = {}
         for container in (each for field in ("containers", "initContainers") for each in objects(spec, field)):

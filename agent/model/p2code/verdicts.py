@@ -112,7 +112,8 @@ def unsatisfied(reason: str, message: str, cluster_set: str, *, exists: bool) ->
     """Return the verdict for a Placement without a decision.
 
     :param reason: of the Placement's condition, with `message`
-    :param exists: whether the cluster set exists"""
+    :param exists: whether the cluster set exists
+    """
     match reason:
         case "NoManagedClusterMatched":
             told = (

@@ -176,7 +176,7 @@ def home_finalizer(pod: ProxyPod, connected: str | None) -> str:
     """Return the finalizer of the home target; empty if there is none, or if it is unknown.
 
     :param connected: finalizer of the target that is connected under the home's virtual node; None if none is
-    connected, then the pod's only target finalizer is returned
+        connected, then the pod's only target finalizer is returned
     """
     if connected is not None:
         return connected
