@@ -59,8 +59,7 @@ _decode = msgspec.json.Decoder(_Ingress).decode
 
 
 def named(raw: bytes) -> Named:
-    """Return the Services that an Ingress routes traffic to, with its default backend, and its certificates'
-    Secrets.
+    """Return the Services that an Ingress routes traffic to, default backend included, and its TLS Secrets.
 
     Rules without `http`, and backends that are other resources, name none.
 

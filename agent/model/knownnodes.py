@@ -139,8 +139,7 @@ class KnownNodes:
 
 
 def steady(told: Mapping[str, Any] | None, now: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a node's amounts to publish: the last ones, unless a resource was added, removed, or changed by 1
-    % or more.
+    """Return a node's amounts to publish: the last ones, unless resources differ or one changed by at least 1 %.
 
     Allocatable amounts fluctuate on some clouds, and every write of a summary wakes all sources.
     """

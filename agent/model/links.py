@@ -1,5 +1,4 @@
-"""State of a shared Service's endpoints between two clusters: the driver, whether they are published, and the
-reason.
+"""State of a shared Service's endpoints between two clusters: driver, publication, and the reason.
 
 Pure. States and reasons have the names used in conditions of links: Ready is True, False or Unknown.
 """
@@ -47,9 +46,9 @@ def told_by(annotations: Mapping[str, str] | None, said: Mapping[str, Any]) -> s
 
 
 def between_targets(one: str, other: str, *, apart: bool, gateways: bool) -> str:
-    """Return the driver between two targets, from the reasons of their drivers with the local cluster; empty if
-    none fits.
+    """Return the reason of the driver between two targets; empty if none fits.
 
+    :param one: reason of the first target's driver with the local cluster; `other` is the second's
     :param apart: whether pods of both may have the same addresses
     :param gateways: whether both have usable gateways
     """
@@ -100,7 +99,10 @@ class Link:
 
 
 def peer(target: dict[str, Any], told: Networks) -> Peer:
-    """Return the state from a Target, and the networks `told` that its cluster publishes."""
+    """Return the peer for a Target.
+
+    :param told: networks that its cluster publishes
+    """
     said = condition_of(target, "ServicesShared") or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks

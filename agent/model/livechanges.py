@@ -100,8 +100,7 @@ def told(chaperon: Mapping[str, Any]) -> Raw:
 
 
 def new_labels(proxy: Raw, changed: Raw, chaperon: Mapping[str, Any], cluster_uid: str) -> dict[str, str]:
-    """Return Flotilla's labels that a chaperon of an earlier version, or of Admiralty, lacks; empty for other
-    chaperons.
+    """Return labels that a chaperon of an earlier version, or of Admiralty, lacks; empty for other chaperons.
 
     They are not live changes, since an agent of an earlier version, after a downgrade, would revert those.
 
@@ -195,8 +194,7 @@ def resize_patch(changed: Raw, pod: Mapping[str, Any]) -> Raw:
 
 
 def ephemeral_patch(changed: Raw, pod: Mapping[str, Any], ended: Collection[str]) -> Raw:
-    """Return a strategic merge patch for the delegate's `ephemeralcontainers` subresource; {} if it has all of
-    them.
+    """Return a strategic merge patch for the delegate's `ephemeralcontainers` subresource; {} if up to date.
 
     :param ended: names of containers that ran in an earlier delegate; they are never started again
     """
@@ -253,8 +251,7 @@ def _annotations(proxy: Raw, original: Raw, chaperon: Mapping[str, Any], known: 
 
 
 def _files(proxy: Raw, before: Raw, changed: Raw, chaperon: Mapping[str, Any], known: Raw) -> dict[str, str]:
-    """Return texts of downward API files with all labels or annotations, without those copied from the
-    delegate.
+    """Return downward API files with all labels or annotations, without those copied from the delegate.
 
     They include labels that the proxy pod has from its node, as on a single cluster.
     """

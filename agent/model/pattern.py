@@ -74,8 +74,7 @@ def compile_pattern(pattern: str, memory: int = MEMORY_LIMIT) -> Pattern:
 
 
 class LabelPattern:
-    """Regular expression over the labels of one object. Create one for each object, since each has its own work
-    limit.
+    """Regular expression over labels. Create one for each object, since each has its own work limit.
 
     An empty expression matches nothing.
 

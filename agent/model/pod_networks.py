@@ -1,5 +1,4 @@
-"""Whether the pod networks of two clusters are flat: pods of each reach pods of the other at their own
-addresses. Pure.
+"""Whether the pod networks of two clusters are flat: pods of each reach the other's at their own addresses. Pure.
 
 This is measured, not assumed. Each cluster publishes its pod networks in its ClusterSummary, with an address at
 which a pod of its agent answers with the cluster's UID. Networks are not flat if they overlap, or if another

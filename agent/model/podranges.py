@@ -50,8 +50,7 @@ def unreached(reason: str) -> str:
 
 
 def why_unreached(said: Mapping[str, Any]) -> str:
-    """Return the reason, by its condition, why a target's pods are not reached at their addresses; empty if
-    none is known.
+    """Return why a target's pods are not reached at their addresses, by its condition; empty if no reason is known.
 
     If a user sets the driver `endpointslices` on the Target, the condition has no such reason.
     """
@@ -123,8 +122,7 @@ class LeftOut(NamedTuple):
 
 
 def without_outside(status: Raw, ranges: PodRanges) -> tuple[Raw, LeftOut | None]:
-    """Return a pod's status without addresses outside the ranges, and without any that cannot be used in the
-    source."""
+    """Return a pod's status without addresses outside the ranges, or unusable in the source."""
     if ranges.networks is None and not ranges.strange:
         return status, None
     entries = _entries(status)

@@ -71,8 +71,7 @@ def is_proxy(pod: Mapping[str, Any]) -> bool:
 
 
 def proxy_pod(pod: dict[str, Any], finalizers: Sequence[str]) -> dict[str, Any]:
-    """Return the proxy pod of an elected pod. Return a proxy pod unchanged, and for a copy of one, a proxy pod
-    like the original.
+    """Return the proxy pod of an elected pod, or of a copy of a proxy pod; return a proxy pod unchanged.
 
     :param finalizers: of all targets that the pod's namespace can use, Targets and ClusterTargets
     :raises InvalidPod: if an annotation or field cannot be honoured

@@ -21,8 +21,7 @@ _MOST = 100
 
 
 def restored(old: Mapping[str, Any], new: Raw) -> Raw:
-    """Return the changed proxy pod `new`, with the fields of `old` that its user only repeats; `new` itself if
-    there are none.
+    """Return the changed proxy pod `new`, with the fields of `old` that its user only repeats; else `new` itself.
 
     :raises InvalidPod: if the manifest of the proxy pod cannot be read
     """

@@ -161,8 +161,7 @@ def check(pod: Mapping[str, Any]) -> None:
 
 
 def own_and_added(pod: bytes) -> tuple[References, References]:
-    """Return objects that a pod's manifest names, and those named only by containers and volumes that other
-    webhooks added.
+    """Return objects that a pod's manifest names, and objects that only other webhooks' additions name.
 
     :raises msgspec.ValidationError: if it does not have the shape of a pod
     """

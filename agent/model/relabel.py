@@ -110,8 +110,7 @@ _HASH_LENGTH = 20
 
 
 def exact_selector(selector: Mapping[str, str], regexp: Regexp = None) -> dict[str, str]:
-    """Return a Service's selector by exact labels. A key that matches the regexp stays, since other pods may
-    have it, too.
+    """Return a Service's selector by exact labels. Keys that match the regexp stay: other pods may have them.
 
     :raises InvalidPattern: if the regexp is invalid, or exceeds the work limit for the selector
     """
@@ -205,8 +204,7 @@ class _Rewriting:
         return result
 
     def term(self, term: dict[str, Any]) -> dict[str, Any]:
-        """Rewrite a pod affinity term or a spread constraint: both have a labelSelector and keys of the pod's
-        labels."""
+        """Rewrite a pod affinity term or spread constraint: both have a labelSelector and keys of the pod's labels."""
         result = dict(term)
         if term.get("labelSelector"):
             result["labelSelector"] = self.selector(term["labelSelector"])

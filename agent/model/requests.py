@@ -22,8 +22,7 @@ def amounts(quantities: Mapping[str, Any] | None) -> dict[str, int]:
 
 
 def limits_of(target: Mapping[str, Any]) -> dict[str, int]:
-    """Return the maximum total requests of the source's pods in a target; {} if a quantity is invalid, which
-    the webhook rejects."""
+    """Return the limits of total requests in a target; {} if a quantity is invalid, which the webhook rejects."""
     try:
         return amounts((target.get("spec") or _NOTHING).get("limits"))
     except InvalidQuantity:

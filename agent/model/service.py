@@ -175,8 +175,7 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
 
 
 def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:
-    """Return the selector for copies of a shared Service: it selects delegates if the Service is native or
-    rerouted.
+    """Return the selector for copies of a shared Service: for delegates if the Service is native or rerouted.
 
     :param cluster_uid: UID of the source. If the Service is native, select only its serving delegates, by exact
         labels. If empty, select delegates of all sources by the wire contract's labels, as for a rerouted one

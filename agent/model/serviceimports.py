@@ -94,8 +94,7 @@ def exporting(service: Mapping[str, Any]) -> dict[str, _There]:
 
 
 def ports_exported(service: Mapping[str, Any], node: str) -> set[str] | None:
-    """Return names of a shared Service's ports for which a cluster has endpoints; None for all, as for other
-    Services.
+    """Return names of a shared Service's ports with endpoints in a cluster; None for all, if it is not derived.
 
     :param node: virtual node of the cluster, empty for the local cluster
     """

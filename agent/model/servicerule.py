@@ -1,5 +1,4 @@
-"""Rules from ServiceLinks and annotations of a Service: which clusters receive which endpoints, and by which
-driver. Pure.
+"""Rules from a Service's links and annotations: which clusters receive which endpoints, by which driver. Pure.
 
 An invalid part of a link (for example an unknown cluster) has no effect and is reported in its condition
 Accepted; the rest of the link is in effect.
@@ -36,8 +35,7 @@ class Wish(msgspec.Struct, frozen=True):
         return self.sources is None or not self.sources.isdisjoint(source)
 
     def allows(self, source: Collection[str], consumer: Collection[str], namespace: str = "") -> bool:
-        """Return whether callers in one cluster reach endpoints of another; both clusters are given by all
-        their names.
+        """Return whether callers in one cluster reach endpoints of another; both are given by all their names.
 
         :param namespace: of the callers, empty for that of the Service
         """

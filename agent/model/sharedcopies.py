@@ -1,5 +1,4 @@
-"""Copies of Services, Ingresses and the Secrets of Ingresses in the other clusters of a federation (wire
-contract, 7).
+"""Copies of Services, Ingresses and the Ingresses' Secrets in a federation's other clusters (wire contract, 7).
 
 Fields that each cluster assigns are not copied: addresses, node ports, load balancers. Labels and annotations
 that the other cluster adds to a copy stay.

@@ -66,8 +66,7 @@ def tcp_ports(service: Mapping[str, Any], named: Iterable[str] | None) -> list[t
 
 
 def mirror(service: Mapping[str, Any], made: Mapping[str, Any], slices: Sequence[Mapping[str, Any]]) -> Raw | None:
-    """Return the EndpointSlice that routes a Service's traffic to Skupper's routers; None while these have no
-    address.
+    """Return the EndpointSlice that routes a Service's traffic to Skupper's routers; None if these have no address.
 
     Its ports are in the Service's order. The order in Skupper's own slice is that in which Skupper observed the
     Listeners.

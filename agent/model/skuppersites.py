@@ -23,8 +23,7 @@ def grant_name(cluster: str) -> str:
 
 
 def token_name(cluster: str, source: str) -> str:
-    """Return the name of a token. It is unique even if two sources use one name for a target, and one namespace
-    in it.
+    """Return the name of a token. It is unique even if two sources use one target name, and one namespace in it.
 
     :param source: UID of the cluster that the link connects to
     """

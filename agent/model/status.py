@@ -177,8 +177,7 @@ def _containers(
 
 
 def restarts_left_behind(status: Mapping[str, Any]) -> dict[str, int]:
-    """Return restart counts with which the next delegate starts: its creation counts as one restart of each
-    container."""
+    """Return restart counts with which the next delegate starts: each container's count, plus one."""
     return {
         container["name"]: container.get("restartCount", 0) + 1
         for field in _CONTAINERS
@@ -247,8 +246,7 @@ def status_of_let_go(proxy: dict[str, Any], chaperon: Mapping[str, Any], ranges:
 
 
 def status_of_lost(proxy: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the status of a proxy pod with other finalizers, whose delegate was deleted without reporting how
-    it ended.
+    """Return the status of a proxy pod with other finalizers, whose delegate was deleted without a final status.
 
     Jobs with a failure policy, or that replace only failed pods, keep the pod until it has a final phase.
     Return {} if it has one, or never had a node.

@@ -1,5 +1,4 @@
-"""ClusterSummary of a cluster's nodes: sums, common labels, and shapes of nodes (wire contract, 8.3; ruling
-11).
+"""ClusterSummary of a cluster's nodes: sums, common labels, shapes of nodes (wire contract, 8.3; ruling 11).
 
 The cluster's administrator chooses the level of detail:
 - `full`: everything, including the free capacity on nodes of each shape;

@@ -1,5 +1,4 @@
-"""Targets that a pod may run in, by annotations of the pod, its controllers and its namespace, and by settings.
-Pure.
+"""Targets that a pod may run in, by annotations of pod, controllers and namespace, and by settings. Pure.
 
 `us,eu` selects these targets, `!us` all others, and `us > eu,ap` groups in order of preference. A name selects
 the Target in the pod's namespace, or else the ClusterTarget. `clustertarget/us` selects the ClusterTarget if

@@ -136,8 +136,7 @@ def _silent(life: TargetLife, terms: Terms, now: float) -> TargetLife:
 
 
 def resumed(state: LifeState, outages: tuple[float, ...], now: float) -> TargetLife:
-    """Return the state that an earlier leader recorded. The present leader acts on it only after its own
-    observation.
+    """Return the state that an earlier leader recorded; the present one acts on it after its own observation.
 
     :param outages: start times of the outages in the last hour, in seconds ago
     """
@@ -147,8 +146,7 @@ def resumed(state: LifeState, outages: tuple[float, ...], now: float) -> TargetL
 
 
 def is_held(away: int, all_of_them: int) -> bool:
-    """Return whether so many targets are unavailable that the source is more likely at fault: all, or more than
-    half of at least three.
+    """Return whether the fault is probably the source's: all targets are unavailable, or most of at least three.
 
     :param away: number of clusters that do not answer, among `all_of_them`; neither count includes the local
         cluster and targets that a user has declared lost

@@ -1,6 +1,4 @@
-"""Claims of a service account's token, and its Secret's metadata. They are only read: the API server verifies
-tokens.
-"""
+"""Claims of service account tokens, and metadata of their Secrets: read only, since the API server verifies tokens."""
 
 import base64
 import binascii

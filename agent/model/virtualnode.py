@@ -56,8 +56,7 @@ class Labels:
 
 
 def virtual_node(target_namespace: str, target_name: str, managed_cluster: str = "") -> dict[str, Any]:
-    """Return the Node of a Target, or of a ClusterTarget if the namespace is empty, before its summary is
-    known.
+    """Return the Node of a Target, or of a ClusterTarget if the namespace is empty, without its summary.
 
     The label for the ManagedCluster is omitted if its name is not a valid label value.
     """
@@ -95,8 +94,7 @@ def desired_labels(
     current_labels: Mapping[str, str] | None,
     last_applied: str | None,
 ) -> Labels:
-    """Return all labels of a virtual node: the agent's (base labels, then the target's common ones) and users'
-    labels.
+    """Return all labels of a virtual node: the agent's (base labels, then the target's) and the users'.
 
     A label of the target overrides a base label, as in Admiralty, except for identifying labels; some labels
     are never copied. A label that the agent never applied belongs to a user and survives, even if the target
@@ -126,8 +124,7 @@ def desired_labels(
 
 
 def excluded_labels(regexp: str | None) -> LabelPattern:
-    """Return the pattern of a Target's `excludedLabelsRegexp`, with higher limits than others for long lists of
-    labels.
+    """Return the pattern of a Target's `excludedLabelsRegexp`. Its limits are higher, for long lists of labels.
 
     :raises InvalidPattern: if it is not a regular expression, or too long
     """
@@ -205,8 +202,7 @@ def node_status(
     served: tuple[bool, str, str] | None = None,
     features: list[str] | None = None,
 ) -> dict[str, Any]:
-    """Return the whole status of a virtual node. It is Ready while an agent maintains it, whatever the state of
-    its target.
+    """Return the whole status of a virtual node. It is Ready while an agent maintains it, whatever its target's state.
 
     :param current: present status: source of other writers' conditions and of transition times
     :param resources: `amounts`; None while the target's ClusterSummary is not cached: then they stay unchanged

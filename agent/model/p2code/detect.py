@@ -21,8 +21,7 @@ _REFERENCE = re.compile(r"(?:(?P<namespace>[a-z0-9-]+)/)?(?P<name>[a-z0-9-]+)(?:
 _REMEDY = "write NAMESPACE/NAME:PORT, several with commas"
 _ALL = "*"
 CALLS = 10_000
-"""Maximum number of calls of an application, each Service and port once per workload: ServiceLinks are read for
-each."""
+"""Maximum number of calls of an application, each Service and port once per workload."""
 
 
 class Call(NamedTuple):

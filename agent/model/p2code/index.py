@@ -163,8 +163,7 @@ def _backends(ingress: Raw) -> Iterator[str]:
 
 
 def _monitors(monitor: Manifest, service: Manifest) -> bool:
-    """Return whether a ServiceMonitor matches a Service's labels (Prometheus operator) or its selector
-    (P2CODE's scheduler)."""
+    """Return whether a ServiceMonitor matches a Service's labels (like Prometheus) or its selector (like P2CODE)."""
     among = at(monitor.raw, "spec", "namespaceSelector")
     namespaces = texts(among, "matchNames") or [monitor.namespace]
     if among.get("any") is not True and service.namespace not in namespaces:

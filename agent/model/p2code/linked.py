@@ -31,8 +31,7 @@ class Need(NamedTuple):
     call: Call
     consumer: str
     source: str
-    """ManagedClusters of callers and Service; the source is empty for a Service outside the application, whose
-    cluster is unknown."""
+    """ManagedClusters of callers and Service; the source is empty for a Service outside the application."""
     namespace: str = ""
     """Namespace of the caller, if it is not that of the Service."""
 
