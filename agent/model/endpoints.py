@@ -46,11 +46,9 @@ def mirrors(
     ranges: PodRanges = ANYWHERE,
     ports: Collection[str] | None = None,
 ) -> list[Raw]:
-    """Return the mirrors of one EndpointSlice: [] without endpoints, several for more than 100 endpoints.
+    """Return the mirrors of one EndpointSlice of `origin`: [] without endpoints, several for more than 100.
 
-    :param origin: cluster of the EndpointSlice
-    :param away: names of nodes whose endpoints are left out
-    :param ranges: address ranges of that cluster; addresses outside of them are left out
+    :param away: names of nodes whose endpoints are left out; addresses outside of `ranges` are, too
     :param ports: names of the ports to keep; None for all
     """
     found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]

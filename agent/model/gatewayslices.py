@@ -71,12 +71,7 @@ def at_gateways(
     family: str,
     protocol: Protocol = TCP,
 ) -> Raw:
-    """Return a slice of a Service with local ports of the gateways.
-
-    :param service: `name` of the Service, and number of `ready` endpoints in the other cluster
-    :param number: number of the slice among those of the Service, from 0
-    :param ports: names of the Service's ports, and local ports
-    """
+    """Return slice `number` of a Service, counted from 0: `service` has its name and the ready endpoints there."""
     metadata, says = peer["metadata"], (peer.get("status") or {}).get("gateways") or {}
     apart = "" if protocol == TCP else f"-{protocol.lower()}"
     return {
