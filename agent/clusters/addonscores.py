@@ -48,7 +48,7 @@ class AddOnScores:
         return self._watched.store is not None
 
     def ours(self) -> Iterator[tuple[str, str]]:
-        """Cluster and name of each score that this agent has created."""
+        """Yield cluster and name of each score that this agent has created."""
         return ((obj.namespace, obj.name) for obj in self._watched.store or () if OURS in obj.labels)
 
     def status(self, cluster: str, name: str) -> Mapping[str, Any]:
@@ -84,7 +84,9 @@ class AddOnScores:
         return writing
 
     def _check_namespace(self, cluster: str) -> None:
-        """Raises CannotSay. On a hub, namespaces are the hub's matter."""
+        """Raises CannotSay if the namespace is not that of the ManagedCluster. On a hub, the hub manages the
+        namespaces.
+        """
         namespace = self._namespaces.get(("", cluster))
         if self._placement.mode == "serve" and namespace is not None and not is_for_its_cluster(namespace):
             raise CannotSay(

@@ -39,11 +39,11 @@ class Cluster:
         fields: str = "",
         reduce: Reduce | None = None,
     ) -> Informer:
-        """The shared informer of a kind."""
+        """Return the shared informer of a kind."""
         return self.informers.get(kind, namespace, labels=labels, fields=fields, reduce=reduce)
 
     def either(self, kinds: Kinds) -> EitherScope:
-        """The shared informers of a kind in namespaces and of its twin."""
+        """Return the shared informers of a namespaced kind and of its cluster-scoped twin."""
         return EitherScope(self.client, self.informer, kinds)
 
     async def close(self) -> None:

@@ -62,7 +62,7 @@ class Deps:
 
     @property
     def home(self) -> str:
-        """The namespace that this process runs in."""
+        """Namespace in which this process runs."""
         return self.lease.namespace if self.lease is not None else self.settings.namespace or "kube-system"
 
     @property
@@ -76,12 +76,12 @@ class Deps:
 
     @cached_property
     def namespaces(self) -> Namespaces:
-        """Which namespaces of this cluster are enabled."""
+        """Lookup of the enabled namespaces of this cluster."""
         return Namespaces(self.local, self.chaperons)
 
     @cached_property
     def proxies(self) -> ProxyPods:
-        """The proxy pods of this cluster."""
+        """Proxy pods of this cluster."""
         return ProxyPods(self.local)
 
     @cached_property
@@ -131,21 +131,21 @@ class Deps:
 
     @cached_property
     def service_links(self) -> ServiceLinks:
-        """Return the requests of ServiceLinks and of annotations of Services."""
+        """Requests of ServiceLinks and of annotations of Services."""
         settings = self.settings
         return ServiceLinks(self.local, settings.discovery_interval, wanted=settings.service_links)
 
     @cached_property
     def target_status(self) -> TargetStatus:
-        """Return the writer through which every controller writes the status of Targets."""
+        """Writer through which every controller writes the status of Targets."""
         return TargetStatus(self.local)
 
     @cached_property
     def live_reads(self) -> LiveReads:
-        """Return the reads that precede a release."""
+        """Reads that precede a release."""
         return LiveReads(self.local.client, self.cluster_uid, self.chaperons, self.inflight_chaperons)
 
     @cached_property
     def orphan_deletion_guard(self) -> OrphanDeletionGuard:
-        """Return the guard for orphan deletion."""
+        """Guard for orphan deletion."""
         return OrphanDeletionGuard(self.local, self.proxies.informer, self.targets, self.cluster_uid, self.lease)

@@ -1,7 +1,8 @@
-"""Which cluster a target is: by the UID of its namespace kube-system, which its agent tells in the ClusterSummary.
+"""Identity of a target's cluster: the UID of its namespace kube-system, which its agent publishes in the
+ClusterSummary.
 
-A kubeconfig may come to lead to another cluster, and an address to another one behind it. What that one does not have
-says nothing of the pods that were sent to the first.
+A kubeconfig may be changed to another cluster, and another cluster may take over an address. An object missing
+in that cluster proves nothing about the pods that were sent to the first one.
 """
 
 import contextlib
@@ -19,34 +20,34 @@ _SYSTEM = "kube-system"
 
 
 class Expected(NamedTuple):
-    """Which cluster a Target says it stands for, by UIDs; each empty where it does not say."""
+    """UIDs of the clusters that a Target accepts; each empty if the Target does not name one."""
 
     recorded: str = ""
-    """That its pods were sent to."""
+    """Cluster to which its pods were sent."""
     joined: str = ""
-    """That `flotilla join` made it for; counts as long as no pods were sent there."""
+    """Cluster for which `flotilla join` created the Target; counts until pods are sent to it."""
     accepted: str = ""
-    """That a person has said may take the other's place."""
+    """Cluster that a user has accepted in place of the other one."""
 
 
 ANY = Expected()
 
 
 class Told(NamedTuple):
-    """What a cluster says of itself."""
+    """Identity that a cluster has reported."""
 
     uid: str = ""
-    """Empty where it tells none, and lets nobody read it."""
+    """Empty if the cluster publishes none and does not let the source read its namespace kube-system."""
     silent: bool = False
-    """It has no ClusterSummary: its agent has not begun, or was removed."""
+    """Whether the cluster has no ClusterSummary: its agent has not started yet, or was removed."""
 
 
 class Identity:
-    """Which cluster a target has to be, and which it is. One that tells nothing may be any."""
+    """Expected and observed cluster of a target. A cluster that reports no UID may be any."""
 
     def __init__(self, session: Session, seconds: float, *, certain: bool = False) -> None:
-        """:param seconds: how long each answer may take
-        :param certain: it cannot be another one, and is never asked
+        """:param seconds: timeout of each request
+        :param certain: whether the target is the local cluster, whose identity needs no check
         """
         self._session = session
         self._seconds = seconds
@@ -54,29 +55,29 @@ class Identity:
         self._expected = ANY
         self._told = Told()
         self._heard: str | None = ""
-        """By a watch, before the cluster itself was asked for the first time; None since then."""
+        """UID that a watch reported before the first request to the cluster; None after that request."""
         self.uid = ""
-        """Of the cluster that the target's stores were read from; empty while that is not known."""
+        """UID of the cluster from which the target's stores were read; empty while it is not known."""
         self._doubts = 0
         self._sure_at: tuple[int, int] | None = None
-        """How many doubts and marks there were when it was last found to be the right one."""
+        """Numbers of doubts and marks when the cluster was last confirmed as the right one."""
 
     def expect(self, expected: Expected) -> bool:
-        """What it has to be from now on. Returns whether that says something else of what it told."""
+        """Set the accepted clusters. Return whether that changes the verdict on the cluster's last report."""
         before, self._expected = judge(self._expected, self._told), expected
         return before != judge(expected, self._told)
 
     @property
     def sure(self) -> bool:
-        """Whether it was asked since another one may have taken its place."""
+        """Whether the identity was confirmed since another cluster may last have taken the target's place."""
         return self._certain or self._sure_at == self._now
 
     def doubt(self) -> None:
-        """Another one may take its place: it gave no answer."""
+        """Record that another cluster may have taken the target's place, because a request had no answer."""
         self._doubts += 1
 
     def hear(self, summary: Object | None) -> bool:
-        """Take note of a ClusterSummary that a watch has shown. Returns whether the cluster has to be asked again."""
+        """Record a ClusterSummary from a watch. Return whether the identity has to be requested again."""
         uid = uid_of(summary)
         if self._certain or uid in ("", self._told.uid):
             return False
@@ -87,7 +88,7 @@ class Identity:
         return True
 
     async def ask(self) -> None:
-        """Ask the cluster itself. Raises KubeError where it does not answer."""
+        """Request the identity from the cluster. Raises KubeError if it does not answer."""
         if self._certain:
             return
         begun = self._now
@@ -101,18 +102,18 @@ class Identity:
         self._sure_at = begun if self.problem is None else None
 
     async def confirm(self) -> bool:
-        """Whether it is, at this moment, the cluster that its stores were read from. Raises KubeError."""
+        """Return whether the cluster is still the one from which its stores were read. Raises KubeError."""
         await self.ask()
         return self.problem is None
 
     @property
     def outdated(self) -> bool:
-        """Whether another cluster answers now than the one that the stores were read from."""
+        """Whether another cluster answers than the one from which the stores were read."""
         return bool(self._told.uid) and self._told.uid != self.uid
 
     @property
     def problem(self) -> tuple[State, str] | None:
-        """Why nothing may be concluded from what it tells, with a message that a user can act on."""
+        """State and message, with a remedy, if the cluster's answers must not be used; None otherwise."""
         return judge(self._expected, self._told) or (
             (State.CONNECTING, "another cluster answers than before, reading its state") if self.outdated else None
         )
@@ -122,7 +123,10 @@ class Identity:
         return self._doubts, len(self._session.marks)
 
     async def _ask(self) -> Told:
-        """Sources may read the ClusterSummary; Admiralty's has no UID, and few may read the namespace itself."""
+        """Read the identity: from the ClusterSummary, which sources may read, else from the namespace.
+
+        Admiralty's ClusterSummary has no UID, and few sources may read the namespace.
+        """
         silent = False
         try:
             summary = await self._get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
@@ -136,7 +140,7 @@ class Identity:
         return Told(uid, silent=silent and not uid)
 
     async def _get(self, kind: Kind, name: str) -> Object | None:
-        """None for what may not be, or cannot be, read. Raises NotFound, and what may pass."""
+        """Return an object, None if it cannot be read. Raises NotFound, and errors that may pass."""
         path, plural = kind.path(None, name), kind.plural
         try:
             answer = await self._session.request("GET", path, resource=plural, timeout=self._seconds, at_once=True)
@@ -148,7 +152,7 @@ class Identity:
 
 
 def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
-    """What is wrong with what a cluster tells of itself, None if nothing is. Pure."""
+    """Return state and message if a cluster's report contradicts the expectation, None otherwise. Pure."""
     wanted = expected.recorded or expected.joined
     if told.silent and expected.recorded:
         return State.NOT_INSTALLED, (
@@ -166,7 +170,7 @@ def judge(expected: Expected, told: Told) -> tuple[State, str] | None:
 
 
 def uid_of(summary: Object | None) -> str:
-    """The UID that a ClusterSummary tells; empty where it tells none, or cannot be read."""
+    """Return the UID in a ClusterSummary; empty if it has none or cannot be read."""
     try:
         return told_uid(summary.annotations) if summary is not None else ""
     except Unreadable:

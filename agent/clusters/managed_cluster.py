@@ -1,4 +1,4 @@
-"""Which ManagedCluster a Target or ClusterTarget leads to, as its status tells, and which namespace is for it."""
+"""ManagedCluster of a Target or ClusterTarget, as its status reports it, and the namespace of a ManagedCluster."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from agent.kube.errors import UNDECODABLE
 from agent.kube.store import Object
 
 INDEX = "managed-cluster"
-"""Of stores of Targets and ClusterTargets."""
+"""Name of an index in stores of Targets and ClusterTargets."""
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -24,7 +24,7 @@ _decoder = msgspec.json.Decoder(_Target)
 
 
 def managed_cluster(obj: Object) -> str:
-    """Its name; empty where none was found."""
+    """Return the name of a Target's ManagedCluster; empty if none was found."""
     try:
         return _decoder.decode(obj.raw).status.managed_cluster
     except UNDECODABLE:
@@ -32,11 +32,11 @@ def managed_cluster(obj: Object) -> str:
 
 
 def by_managed_cluster(obj: Object) -> Iterable[str]:
-    """The values of the index."""
+    """Return the index values of a Target."""
     name = managed_cluster(obj)
     return (name,) if name else ()
 
 
 def is_for_its_cluster(namespace: Object) -> bool:
-    """Whether a namespace is for the ManagedCluster of its name, and not one that has that name by chance."""
+    """Return whether a namespace belongs to the ManagedCluster of its name, rather than having that name by chance."""
     return namespace.labels.get(LABEL_CLUSTER_NAME) == namespace.name

@@ -1,4 +1,4 @@
-"""What is measured of targets."""
+"""Metrics of targets."""
 
 from prometheus_client import Gauge
 
@@ -40,7 +40,7 @@ TOKEN_LIFETIME = Gauge(
 
 
 def note(target: Target) -> None:
-    """The state of a target may have changed."""
+    """Update the metrics of a target."""
     name = _name(target.key)
     READY.labels(name).set(target.ready)
     SLOW.labels(name).set(target.slow)
@@ -48,12 +48,12 @@ def note(target: Target) -> None:
 
 
 def note_held(target: Target, orphans: int) -> None:
-    """So many orphans are held in a target."""
+    """Set the number of orphans held in a target."""
     HELD.labels(_name(target.key)).set(orphans)
 
 
 def note_token(key: Key, claims: Claims | None) -> None:
-    """The token of a target may be another one; None for one that does not end."""
+    """Set the expiry of a target's token. None: the token does not expire."""
     if claims is None:
         _remove(key, TOKEN_EXPIRY, TOKEN_LIFETIME)
     else:
@@ -62,7 +62,7 @@ def note_token(key: Key, claims: Claims | None) -> None:
 
 
 def forget(target: Target) -> None:
-    """A target is none any more."""
+    """Remove the metrics of a deleted target."""
     _remove(target.key, READY, SLOW, HELD, TOKEN_EXPIRY, TOKEN_LIFETIME)
 
 

@@ -1,4 +1,6 @@
-"""Optional watch: of a kind that an API server may not serve, or not let us read; it is tried again now and then."""
+"""Optional watch: of a kind that an API server may not serve, or may not let the agent read. It is retried
+regularly.
+"""
 
 import asyncio
 import logging
@@ -22,20 +24,23 @@ log = logging.getLogger(__name__)
 _NO_ANSWER_SECONDS = 5.0
 
 _BRIEF_SECONDS = 10.0
-"""For so long what was read is believed though it is forbidden now: to an API server that has just been started nobody
-may anything until it has read its roles.
+"""Seconds for which the store stays valid although reads are forbidden.
+
+An API server that has just started forbids everything until it has read its roles.
 """
 _LOOK_SECONDS = 1.0
 
 _REFUSALS = (Forbidden, NotFound)
-"""Answers that stay the same for a while; others, as of a server that has too much to do, say nothing of the kind."""
+"""Errors that persist for a while. Others, for example of an overloaded server, prove nothing about the kind."""
 
 
 class OptionalWatch:
-    """`store` is None while there is none to believe; `changed` is called as of an informer while there is one.
+    """Watch whose `store` is None while the kind cannot be read; `changed` is called as by an informer while it
+    can.
 
-    `turned` is called when it came or went; when it came, `changed` is called with all that is in it right afterwards.
-    With `any_version` it is watched in the newest that is served, whichever version the kind names.
+    `turned` is called when the store becomes available or unavailable. When it becomes available, `changed` is
+    then called for all objects in it. With `any_version` the newest served version is watched, whichever
+    version the kind names.
     """
 
     def __init__(
@@ -64,42 +69,42 @@ class OptionalWatch:
         self._listed = False
         self._refusal = ""
         self._forbidden_since: float | None = None
-        """As far as it could be read before."""
+        """Time since when a kind that could be read is forbidden; None if it is not."""
         self._again = asyncio.Event()
         self._stops: tuple[Callable[[], None], ...] = ()
         self._cancel = port.spawn(f"discover {kind}", self._run)
 
     @property
     def store(self) -> Store | None:
-        """All objects of the kind, once they have been read."""
+        """All objects of the kind; None until they have been read."""
         return self._informer.store if self._informer is not None and self._listed else None
 
     @property
     def kind(self) -> Kind:
-        """In the version that is watched."""
+        """The kind in the watched version."""
         return self._kind
 
     def absorb(self, raw: bytes) -> Object | None:
-        """Take an object from the answer to our own write. Raises Unreadable."""
+        """Update the store from the response to a write by this agent. Raises Unreadable."""
         return self._informer.absorb(raw) if self._informer is not None else None
 
     @property
     def refusal(self) -> str:
-        """Why it is not watched, as the API server says; empty while it is, or has not been asked."""
+        """The API server's reason why the kind is not watched; empty while it is, or before the first try."""
         return self._refusal
 
     @property
     def is_withheld(self) -> bool:
-        """Whether what was read before may not be read any more, as far as the API server has said anything."""
+        """Whether a kind that could be read before is forbidden now."""
         return self._forbidden_since is not None
 
     def look(self) -> None:
-        """It may be served by now: find out at once, unless that is known."""
+        """Try at once whether the kind is now served, unless it is watched already."""
         if self._informer is None:
             self._again.set()
 
     def stop(self) -> None:
-        """Stop the watch and forget what it told."""
+        """Stop the watch and discard its store."""
         self._cancel()
         self._drop()
 
@@ -119,7 +124,7 @@ class OptionalWatch:
                     self._refused(str(error))
                     pause = min(pause, max(_NO_ANSWER_SECONDS, self._forbidden_for()))
                     if isinstance(error, NotFound) and self._forbidden_since is not None:
-                        # It may be read again, and is no more.
+                        # Reading is permitted again, but the kind is no longer served.
                         self._forbidden_since = None
                         self._turned()
                 except KubeError:
@@ -130,7 +135,7 @@ class OptionalWatch:
                         self._kind, self._namespace, labels=self._labels, reduce=self._reduce
                     )
                     if informer.error is not None:
-                        # Others have kept it, and it may wait for long until it tries again.
+                        # The informer was already in use and may be in a long backoff.
                         informer.interrupt()
                     self._stops = informer.subscribe(self._forward), informer.on_failure(self._again.set)
             try:
@@ -141,13 +146,13 @@ class OptionalWatch:
             self._again.clear()
 
     async def _ask(self) -> None:
-        """Raises NotFound where it is not served, Forbidden where we may not list it."""
+        """Check the right to list the kind. Raises NotFound if it is not served, Forbidden if it may not be listed."""
         if self._any_version:
             self._kind = await self._port.newest(self._kind) or self._kind
         await self._port.try_list(self._kind, self._namespace)
 
     def _is_refused(self) -> bool:
-        """Whether what was watched is not to be read any more."""
+        """Return whether the watched kind can no longer be read."""
         error = self._informer.error if self._informer is not None else None
         if not isinstance(error, Forbidden):
             if self._informer is not None:
@@ -157,7 +162,7 @@ class OptionalWatch:
         return isinstance(error, _REFUSALS)
 
     def _forbidden_for(self) -> float:
-        """Seconds since it could be read, and was; very many where it never could."""
+        """Return the seconds since the kind could last be read; infinite if it never could."""
         since = self._forbidden_since
         return asyncio.get_running_loop().time() - since if since is not None else math.inf
 
@@ -172,12 +177,12 @@ class OptionalWatch:
             tell((self._changed,), None, obj)
 
     def _forward(self, old: Object | None, new: Object | None) -> None:
-        """Who keeps account of what is told, and forgets it while `store` is None, would lose what is told before."""
+        """Forward events only while `store` exists: subscribers reset their state when it becomes unavailable."""
         if self._listed:
             self._changed(old, new)
 
     def _refused(self, reason: str) -> None:
-        """Once as long as the reason stays the same."""
+        """Log a refusal once, until its reason changes."""
         if reason != self._refusal:
             self._refusal = reason
             log.info("%s are not watched in cluster %s: %s", self._kind, self._port.name, reason)
@@ -193,7 +198,7 @@ class OptionalWatch:
 
 
 class Watched:
-    """One kind, for everybody who asks about it; `store` is None while there is none to believe."""
+    """Shared optional watch of one kind; `store` is None while the kind cannot be read."""
 
     def __init__(
         self, port: Port, kind: Kind, interval: float, *, labels: str = "", reduce: Reduce | None = None
@@ -207,21 +212,21 @@ class Watched:
 
     @property
     def store(self) -> Store | None:
-        """All objects of the kind."""
+        """All objects of the kind; None while it cannot be read."""
         return self._watch.store if self._watch is not None else None
 
     @property
     def refusal(self) -> str:
-        """Why there is none, as the API server says."""
+        """The API server's reason why `store` is None."""
         return self._watch.refusal if self._watch is not None else ""
 
     @property
     def is_withheld(self) -> bool:
-        """Whether what was read before may not be read any more."""
+        """Whether a kind that could be read before is forbidden now."""
         return self._watch is not None and self._watch.is_withheld
 
     def find(self, index: str, function: IndexFunction, value: str) -> list[Object]:
-        """Those under a value of an index of `store`, which is kept from the first use on; none while there is none."""
+        """Return the objects with an index value, empty without a store. The index is created at its first use."""
         store = self.store
         if store is None:
             return []
@@ -229,19 +234,21 @@ class Watched:
         return store.by_index(index, value)
 
     def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
-        """Call `changed` as an informer does, and `turned` when `store` came or went."""
+        """Register subscribers: `changed` is called as by an informer, `turned` when `store` becomes available
+        or unavailable.
+        """
         self._changed.append(changed)
         self._turned.append(turned)
         for obj in self.store or ():
             changed(None, obj)
 
     def absorb(self, raw: bytes) -> None:
-        """Take an object from the answer to our own write. Raises Unreadable."""
+        """Update the store from the response to a write by this agent. Raises Unreadable."""
         if self._watch is not None:
             self._watch.absorb(raw)
 
     def wanted(self, wanted: bool) -> None:
-        """Watch from now on, or no longer."""
+        """Start or stop the watch."""
         if wanted and self._watch is None:
             port, kind, interval = self._of
             self._watch = OptionalWatch(

@@ -1,8 +1,8 @@
-"""Who evaluates Placements in this cluster, and what of Open Cluster Management's kinds is watched for that.
+"""Mode of evaluating Placements in this cluster, and watches of the necessary kinds of Open Cluster Management.
 
-Two controllers never write the same decisions: whoever brought the CRD of Placements evaluates them. It is found out
-again now and then, for what is installed may change, and as soon as one of the kinds is not served any more. Where
-there are no Placements, nothing is watched.
+Two controllers must never write the same decisions: the installer of the CRD of Placements evaluates them. The
+mode is determined again regularly, because installations change, and as soon as one of the kinds is no longer
+served. If the cluster serves no Placements, nothing is watched.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _TO_SERVE = [
     {"verb": "create", "group": kind.group, "version": kind.version, "resource": kind.plural}
     for kind in (PLACEMENT_DECISIONS, MANAGED_CLUSTERS)
 ]
-"""Rights of which the second is not given to who evaluates on a hub."""
+"""Rights to evaluate. An agent that evaluates on a hub lacks the second one."""
 
 _WORDS: dict[Mode, str] = {
     "consume": "Placements are another controller's: their decisions are read",
@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(_Resources)
 
 
 class PlacementMode:
-    """`mode` is None until it is known for the first time."""
+    """Evaluation mode; `mode` is None until it is first known."""
 
     def __init__(self, local: Cluster, setting: PlacementSetting, interval: float) -> None:
         self._local = local
@@ -72,15 +72,15 @@ class PlacementMode:
 
     @property
     def active(self) -> bool:
-        """Whether there are Placements, whoever evaluates them."""
+        """Whether the cluster serves Placements, whichever controller evaluates them."""
         return self.mode in ("consume", "serve")
 
     def on_turn(self, listener: Callable[[], None]) -> None:
-        """Call when `mode` becomes another."""
+        """Register a listener: called when `mode` changes."""
         self._listeners.append(listener)
 
     def watch(self, kind: Kind) -> Watched:
-        """All objects of a kind, as long as there are Placements."""
+        """Return the watch of a kind, active while the cluster serves Placements."""
         if kind not in self._watched:
             watched = self._watched[kind] = Watched(self._local.port, kind, self._interval)
             watched.subscribe(lambda old, new: None, lambda: self._turned(watched))
@@ -89,11 +89,11 @@ class PlacementMode:
 
     @cached_property
     def fleet(self) -> PlacementInputsCache:
-        """What Placements are evaluated over, watched from the first use on."""
+        """Inputs of Placements, watched from the first use on."""
         return PlacementInputsCache(self.watch)
 
     def _turned(self, watched: Watched) -> None:
-        """A kind that is not served any more may have gone with that of Placements."""
+        """Determine the mode again: if one kind is no longer served, Placements may not be either."""
         if self.active and watched.store is None:
             self._again.set()
 
@@ -134,13 +134,13 @@ class PlacementMode:
             return "consume"
         for right in _TO_SERVE:
             if not await may_we(self._local.client, right):
-                # The chart keeps its CRDs when it is told to bring them no longer, and takes the rights away.
+                # The chart keeps its CRDs when their installation is switched off, and removes the rights.
                 self._refused(f"the CRD of Placements is our chart's, and the agent may not create {right['resource']}")
                 return "consume"
         return "serve"
 
     async def _serves(self, kind: Kind) -> bool:
-        """Whether the API server serves a kind, which everybody may ask."""
+        """Return whether the API server serves a kind. Every client may ask that."""
         path = f"/apis/{kind.group}/{kind.version}"
         try:
             answer = await self._local.client.session.request("GET", path, resource="apis")
@@ -152,7 +152,7 @@ class PlacementMode:
             raise Unreadable(f"what is served at {path} cannot be read: {error}") from error
 
     def _refused(self, reason: str) -> None:
-        """Once as long as the reason stays the same."""
+        """Log a refusal once, until its reason changes."""
         if reason != self._refusal:
             self._refusal = reason
             remedy = "set agent.placement.crds=true or agent.placement.mode=serve"

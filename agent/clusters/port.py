@@ -1,9 +1,8 @@
-"""What controllers, the scheduler and the kubelet API ask of a target, however it is reached: no more, and nothing
-else.
+"""Complete interface of controllers, the scheduler and the kubelet API to a target.
 
-Each verb raises KubeError as `Client` does: Unreachable where no answer came, StatusError for what the target says.
-Behind it is a connection to the target's API server (`push`). Objects are raw, and the few kinds are those of
-`agent.api.roles`: a target that is reached otherwise has to know no more.
+Each verb raises KubeError as `Client` does: Unreachable without an answer, StatusError for an error of the
+target. The implementation is a connection to the target's API server (`push`). Objects are raw, and the few
+kinds are those of `agent.api.roles`, so another implementation needs to support no more.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -19,7 +18,9 @@ from agent.kube.streams import Answer, Query
 
 
 class Port(Protocol):
-    """Objects of one cluster. Methods ending in `_raw` give bytes, for callers that do not look inside."""
+    """Access to the objects of one cluster. Methods ending in `_raw` return bytes, for callers that do not
+    decode them.
+    """
 
     @property
     def name(self) -> str:
@@ -28,7 +29,7 @@ class Port(Protocol):
 
     @property
     def skew(self) -> float:
-        """By how many seconds the cluster's clock was ahead of ours at its last answer."""
+        """Seconds by which the cluster's clock was ahead of the local one at its last answer; negative if behind."""
         ...
 
     @property
@@ -41,7 +42,7 @@ class Port(Protocol):
         ...
 
     async def get_raw(self, kind: Kind, name: str, namespace: str | None = None, *, accept: str = "") -> bytes:
-        """Read one object, in the form that `accept` asks for."""
+        """Read one object, in the format of the Accept header `accept`."""
         ...
 
     async def list(self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "") -> Objects:
@@ -51,7 +52,7 @@ class Port(Protocol):
     async def list_raw(
         self, kind: Kind, namespace: str | None = None, *, labels: str = "", fields: str = "", accept: str = ""
     ) -> tuple[str, RawItems]:
-        """The list's resource version and its items."""
+        """Return the list's resource version and its items."""
         ...
 
     async def create(self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None) -> Raw:
@@ -89,7 +90,9 @@ class Port(Protocol):
         version: str | None = None,
         propagation: Literal["Foreground", "Background", "Orphan"] | None = None,
     ) -> bytes:
-        """Delete one object, only with this UID and version when given (else Conflict); empty if it is gone by this."""
+        """Delete one object, if given only with this UID and version (else Conflict). Return empty if it is
+        deleted at once.
+        """
         ...
 
     def informer(
@@ -101,43 +104,45 @@ class Port(Protocol):
         fields: str = "",
         reduce: Reduce | None = None,
     ) -> Informer:
-        """The shared informer of a kind: a watch and its store."""
+        """Return the shared informer of a kind: a watch and its store."""
         ...
 
     def drop(self, informer: Informer) -> None:
-        """Stop an informer that nobody needs any more."""
+        """Stop an informer that is no longer needed."""
         ...
 
     def spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Keep a task running for as long as the connection lives, or until what is returned is called."""
+        """Keep a task running until the connection is closed or the returned function is called."""
         ...
 
     async def groups(self) -> frozenset[str]:
-        """The API groups that are served."""
+        """Return the API groups that are served."""
         ...
 
     async def git_version(self) -> str:
-        """The version of Kubernetes."""
+        """Return the version of Kubernetes."""
         ...
 
     async def newest(self, kind: Kind) -> Kind | None:
-        """A kind in the newest version that is served, whichever it names; None where it is not served."""
+        """Return a kind in the newest served version, whichever version it names; None if it is not served."""
         ...
 
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
-        """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
+        """Request a list of one object. Raises NotFound if the kind is not served, Forbidden if it may not be
+        listed.
+        """
         ...
 
     async def lacking(self, namespace: str, asked: Sequence[tuple[Kind, str]]) -> Sequence[tuple[Kind, str]]:
-        """Which of some verbs for kinds in a namespace (empty: in all) we are not allowed there."""
+        """Return the verbs for kinds that the agent lacks in a namespace (empty: in all)."""
         ...
 
     def has_said(self, error: StatusError) -> bool:
-        """Whether an error is this cluster's own answer."""
+        """Return whether an error is this cluster's own answer."""
         ...
 
     async def connect(self) -> Channel:
-        """A connection for one stream (`ask`). Raises Unsent."""
+        """Return a connection for one stream (`ask`). Raises Unsent."""
         ...
 
     async def ask(
@@ -151,5 +156,5 @@ class Port(Protocol):
         resource: str,
         timeout: float | None,
     ) -> Answer:
-        """Put a request for logs, exec, attach or port-forward, and read the head of the answer."""
+        """Send a request for logs, exec, attach or port-forward, and read the head of the response."""
         ...

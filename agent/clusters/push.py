@@ -1,4 +1,4 @@
-"""The port to a cluster whose API server we reach ourselves: what is asked of it is a request there."""
+"""Port to a cluster whose API server the agent reaches directly: each call is a request to it."""
 
 from functools import partial
 from typing import TypeVar
@@ -30,7 +30,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 class Push:
-    """A `Port`: most verbs are those of the client, of its informers and of its session."""
+    """Port whose verbs are mostly those of the client, its informers and its session."""
 
     def __init__(self, client: Client, informers: Informers, supervisor: Supervisor) -> None:
         self._client = client
@@ -54,7 +54,7 @@ class Push:
 
     @property
     def skew(self) -> float:
-        """By how many seconds its clock was ahead of ours at its last answer."""
+        """Seconds by which the cluster's clock was ahead of the local one at its last answer; negative if behind."""
         return self._session.skew
 
     @property
@@ -63,24 +63,26 @@ class Push:
         return self._session.connection.insecure
 
     async def groups(self) -> frozenset[str]:
-        """The API groups that are served."""
+        """Return the API groups that are served."""
         answer = await self._session.request("GET", "/apis", resource="apis")
         return frozenset(group.name for group in _read(answer, _Groups).groups)
 
     async def git_version(self) -> str:
-        """The server's version, as `v1.36.3`."""
+        """Return the server's version, for example `v1.36.3`."""
         return _read(await self._session.request("GET", "/version", resource="version"), _Version).git_version
 
     async def newest(self, kind: Kind) -> Kind | None:
-        """A kind in the version that the API server prefers, whichever it names; None where it is not served."""
+        """Return a kind in the API server's preferred version, whichever version it names; None if it is not served."""
         return await Discovery(self._client).find_any(kind.group, kind.name)
 
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
-        """Ask for one object. Raises NotFound where the kind is not served, Forbidden where we may not list it."""
+        """Request a list of one object. Raises NotFound if the kind is not served, Forbidden if it may not be
+        listed.
+        """
         await self._session.request("GET", kind.path(namespace), params={"limit": "1"}, resource=kind.plural)
 
     def has_said(self, error: StatusError) -> bool:
-        """Whether an error is this cluster's own answer."""
+        """Return whether an error is this cluster's own answer."""
         return error.server == self._session.connection.server
 
 

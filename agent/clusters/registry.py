@@ -20,18 +20,18 @@ from agent.runtime.task_group import together
 Listener = Callable[[Target], None]
 
 KEPT = 512 * 1024 * 1024
-"""Bytes of the objects of a target that are kept at most, before packing: enough for 40,000 delegates."""
+"""Most bytes of a target's objects that are kept, before packing: enough for 40,000 delegates."""
 PORTION = 1 / 3
-"""Of the time may go into what a target sends."""
+"""Largest share of time for processing the data of one target."""
 
 
 class Targets:
-    """The connected targets by key.
+    """Connected targets by key.
 
-    Listeners: `on_attach` for a target that has been added and is known to be the right cluster (subscribe to its
-    informers there), `on_change` for every change of its state, `on_latency` when it becomes slow or prompt again,
-    `on_detach` when it goes or is about to be replaced with new credentials, whether it was attached or not. One that
-    fails is logged, and the others are told.
+    Listeners: `on_attach` for a target that has been added and whose cluster's identity is confirmed (subscribe
+    to its informers then), `on_change` for every change of its state, `on_latency` when it becomes slow or
+    prompt again, `on_detach` before it is removed or replaced with new credentials, whether it was attached or
+    not. An exception of one listener is logged and does not affect the others.
     """
 
     def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:
@@ -56,35 +56,37 @@ class Targets:
         return len(self._targets)
 
     def get(self, key: Key) -> Target | None:
-        """The connected target of a key."""
+        """Return the connected target of a key, None if there is none."""
         entry = self._targets.get(key)
         return entry[0] if entry else None
 
     def by_node(self, node_name: str) -> Target | None:
-        """The connected target behind a virtual node."""
+        """Return the connected target behind a virtual node, None if there is none."""
         return self._by_node.get(node_name)
 
     def serving(self, namespace: str) -> list[Target]:
-        """Connected targets that pods of a namespace may go to."""
+        """Return the connected targets that pods of a namespace may use."""
         return [target for target in self if target.serves(namespace)]
 
     def on_attach(self, listener: Listener) -> None:
-        """Call for every target that is or will be attached."""
+        """Register a listener: called for every target that is or will be attached."""
         self._attach.append(listener)
         for target in self:
             if target in self._attached:
                 listener(target)
 
     def on_change(self, listener: Listener) -> None:
-        """Call when a target's state changes."""
+        """Register a listener: called when a target's state changes."""
         self._change.append(listener)
 
     def on_latency(self, listener: Listener) -> None:
-        """Call when a target becomes slow, or prompt again; `on_change` is not called for that alone."""
+        """Register a listener: called when a target becomes slow or prompt again, which does not trigger
+        `on_change`.
+        """
         self._latency.append(listener)
 
     def on_detach(self, listener: Listener) -> None:
-        """Call before a target goes."""
+        """Register a listener: called before a target is removed."""
         self._detach.append(listener)
 
     async def connect(
@@ -95,10 +97,10 @@ class Targets:
         ranges: PodRanges = ANYWHERE,
         expected: Expected = ANY,
     ) -> Target:
-        """Add a target (no connection: this cluster itself), or replace it when its fingerprint has changed.
+        """Add a target (no connection: the local cluster), or replace it if its fingerprint has changed.
 
-        One whose fingerprint is the same goes on, with the new connection's credentials from now on; unless it is not
-        ready, for these may be what it lacks.
+        A ready target with the same fingerprint stays and uses the new connection's credentials. One that is
+        not ready is replaced even so, because it may lack these credentials.
         """
         entry = self._targets.get(key)
         if entry is not None:
@@ -127,7 +129,7 @@ class Targets:
         return target
 
     async def disconnect(self, key: Key) -> None:
-        """Remove a target; its cluster keeps running what it runs."""
+        """Remove a target. Its pods keep running."""
         entry = self._targets.pop(key, None)
         if entry is None:
             return
@@ -144,7 +146,7 @@ class Targets:
             await self._close(target.cluster)
 
     async def close(self) -> None:
-        """Disconnect from all; also end what a `disconnect` that was cancelled has left."""
+        """Disconnect from all targets; also finish cancelled calls of `disconnect`."""
         await together(*map(self.disconnect, list(self._targets)), *map(self._close, list(self._closing)))
 
     async def _watch_pace(self) -> None:
@@ -161,7 +163,7 @@ class Targets:
             tell(self._latency, target)
 
     def _cluster(self, connection: Connection, name: str) -> Cluster:
-        """Requests there may take as long as those to this cluster."""
+        """Return a connection to a cluster with the same timeout as the local one."""
         timeout = self._local.client.session.timeout
         return Cluster(connection, name, timeout=timeout, budget=Budget(KEPT, PORTION))
 

@@ -36,16 +36,16 @@ log = logging.getLogger(__name__)
 
 SUMMARY_FIELDS = f"metadata.name={names.SUMMARY_NAME}"
 PROBE = {"fieldSelector": "metadata.name=flotilla-probe", "resourceVersion": "0"}
-"""Parameters of a probe, which lists no PodChaperon. API servers answer from their cache, where they ignore `limit`."""
+"""Parameters of a probe, which matches no PodChaperon. API servers answer it from their cache and ignore `limit`."""
 _SLOW_SECONDS = 1.0
-"""Pause between probes of a slow target: with few pods sent there, little else tells that it is prompt again."""
+"""Seconds between probes of a slow target: few pods are sent to it, so only probes can show that it is prompt again."""
 
 
 class Target:
-    """A cluster that runs our delegates, as one Target (or, with an empty namespace, ClusterTarget) names it.
+    """Cluster that runs delegates, as a Target (or, with an empty namespace, a ClusterTarget) names it.
 
-    Chaperons are watched from the start. `ready` means: reachable, authorised, and the chaperons known. While it is
-    not, nothing may be concluded from what the stores do not hold.
+    Chaperons are watched from the start. `ready` means: reachable, authorized, and the chaperons read. While
+    the target is not ready, an object missing from its stores may exist.
     """
 
     def __init__(self, key: Key, cluster: Cluster, clock: Clock, probing: Probing, *, is_self: bool = False) -> None:
@@ -55,10 +55,11 @@ class Target:
         self.is_self = is_self
         self.identity = Identity(cluster.client.session, probing.timeout, certain=is_self)
         self.identified = is_self
-        """Whether it is known to be the right cluster, as far as that can be known: before that no controller looks
-        there."""
+        """Whether the cluster's identity was confirmed as far as possible: before that no controller reads the
+        target.
+        """
         self.ranges = ANYWHERE
-        """Where addresses of its pods may be."""
+        """Ranges that may contain addresses of its pods."""
         self.finalizer = names.finalizer(*key)
         self.node_name = names.virtual_node(*key)
         self.record = Record(State.CONNECTING, "connecting", clock.now())
@@ -67,7 +68,7 @@ class Target:
         self.refusal_backoff = RefusalBackoff()
         self.refusal_backoff.changed = lambda: self.changed(self)
         self.unreadable = ""
-        """Objects there that cannot be read and why, as of the last probe; empty if all can."""
+        """Objects in the target that cannot be read, with the reason, at the last probe; empty if there are none."""
         self._clock = clock
         self._probing = probing
         self._probe_asked = asyncio.Event()
@@ -75,7 +76,7 @@ class Target:
         self.chaperons.store.index("parent", parent_of)
         self.trust = StoreFreshness(self.chaperons, self._believe)
         self.ignored = ""
-        """What it tells that cannot be used and is left out, in words."""
+        """Message about published values of the target that are ignored because they are unusable."""
         self.summaries = self.informer(CLUSTER_SUMMARIES, fields=SUMMARY_FIELDS)
         self._agent = AgentMonitor(
             "/".join(key).lstrip("/"), self.port, self.summaries, probing.agent_interval, is_self=is_self
@@ -83,81 +84,84 @@ class Target:
         self._agent.changed = lambda: self.changed(self)
         self.watch_agent = self._agent.run
         self.end = self.summaries.subscribe(self._summary_changed)
-        """Take no more notice of what the cluster tells: the informers of this very cluster live on."""
+        """Unsubscribe. A self-target shares the local cluster's informers, which keep running."""
 
     @property
     def namespace(self) -> str:
-        """The only namespace this target serves, empty for all."""
+        """The only namespace that this target serves, empty for all."""
         return self.key[0]
 
     @property
     def title(self) -> str:
-        """How a user calls it."""
+        """Name for users."""
         return self.key[1]
 
     @property
     def ready(self) -> bool:
-        """Whether pods may be sent there and its stores may be believed."""
+        """Whether pods may be sent to the target and its stores are up to date."""
         return self.record.state is State.READY
 
     @property
     def summary(self) -> Object | None:
-        """What the target tells of its nodes; None while that is not known, or cannot be used."""
+        """The target's report about its nodes; None while it is unknown or unusable."""
         return self._agent.summary if self.identified else None
 
     @property
     def told(self) -> Object | None:
-        """The summary for readers that check their annotation themselves: other fields may be flawed."""
+        """The summary for readers that validate their own annotation: other fields may be flawed."""
         return self._agent.told if self.identified else None
 
     @property
     def agent(self) -> AgentRecord | None:
-        """Its agent; None until it is known for the first time: until then what was said of it last stays."""
+        """State of the target's agent; None until it is first known, during which its last published state is kept."""
         return self._agent.record
 
     @property
     def homes(self) -> tuple[str, ...]:
-        """Namespaces there that have a lease of an agent."""
+        """Namespaces in the target that have a lease of an agent."""
         return self._agent.homes
 
     @property
     def replicas(self) -> frozenset[str]:
-        """Replicas of agents that lead there, as far as they are known to be alive."""
+        """Identities of the leading agents in the target; empty unless they are known to be alive."""
         return self._agent.replicas if self.agent is not None and self.agent.state is AgentState.READY else frozenset()
 
     def serves(self, namespace: str) -> bool:
-        """Whether pods of a namespace may go there."""
+        """Return whether pods of a namespace may use the target."""
         return not self.namespace or self.namespace == namespace
 
     def informer(self, kind: Kind, *, labels: str = "", fields: str = "", reduce: Reduce | None = None) -> Informer:
-        """A shared informer of the target cluster, within the namespace this target serves."""
+        """Return a shared informer of the target cluster, within the namespace that this target serves."""
         namespace = self.namespace if kind.namespaced else None
         return self.port.informer(kind, namespace, labels=labels, fields=fields, reduce=reduce)
 
     @property
     def slow(self) -> bool:
-        """Whether pods that can go elsewhere should."""
+        """Whether pods should prefer other targets."""
         return self.latency.slow
 
     def look(self, local: float) -> bool:
-        """Judge whether it is slow, where our own API server takes `local` seconds; returns whether that changed."""
+        """Judge the target's latency; return whether `slow` changed.
+
+        :param local: latency of the local API server in seconds
+        """
         if changed := not self.is_self and self.latency.look(self.cluster.client.session.pace, local):
             log.info("target %s: %s", "/".join(self.key).lstrip("/"), "slow" if self.slow else "prompt again")
         return changed
 
     def keep_to(self, ranges: PodRanges) -> None:
-        """Take addresses of its pods from these ranges only from now on."""
+        """Accept addresses of the target's pods only from these ranges."""
         if ranges != self.ranges:
             self.ranges = ranges
             self.changed(self)
 
     def identify(self) -> None:
-        """It is the right cluster: controllers begin to look there."""
+        """Record that the cluster is the right one: controllers begin to read it."""
         self.identified = True
         self.changed(self)
 
     def ignore(self, what: str) -> None:
-        """Say what the target tells that is left out because it cannot be used; empty when nothing is."""
+        """Report which published values of the target are ignored because they are unusable; empty if none are."""
         if what != self.ignored:
             self.ignored = what
             if what:
@@ -165,23 +169,23 @@ class Target:
             self.changed(self)
 
     def renew(self, connection: Connection) -> None:
-        """Use other credentials of the same identity from now on; what is under way goes on with the old ones."""
+        """Use other credentials of the same identity for new requests; running requests keep the old ones."""
         self.cluster.client.session.connection = connection
         self.probe_now()
 
     def probe_now(self) -> None:
-        """A request got no answer: probe now rather than at the next interval."""
+        """Probe now rather than at the next interval, because a request had no answer."""
         self._probe_asked.set()
 
     async def run(self) -> None:
-        """Probe until cancelled; every change of state is told to `changed`."""
+        """Probe until cancelled; report every change of state to `changed`."""
         while True:
             self._probe_asked.clear()
             self._conclude(await self._probe() or self._unread())
             self._look_for_flaws()
             asked = await set_within(self._probe_asked, self._pause())
             if not asked and self.ready and not (self.slow or self.record.failures):
-                # That its lease was read meanwhile spares one probe.
+                # A lease that was read meanwhile replaces one probe.
                 await set_within(self._probe_asked, self._agent.heard_for(self._probing.interval))
 
     def _look_for_flaws(self) -> None:
@@ -221,7 +225,9 @@ class Target:
         return None
 
     def _unread(self) -> KubeError | None:
-        """What it would tell, and does not although it answers. Of this cluster itself its leader takes care."""
+        """Return the error of a failing watch. For a self-target only PodChaperons count: leader election
+        covers the rest.
+        """
         others = () if self.is_self else self.cluster.informers
         return unread(self.chaperons, others, time.monotonic(), self._probing.unread)
 
@@ -262,10 +268,10 @@ class Target:
             self._catch_up(old)
 
     def _catch_up(self, old: Record) -> None:
-        """It answers: have what is stored of it brought up to date."""
+        """Bring the stores of an answering target up to date."""
         self.trust.answered(again=old.failures > 0)
         if old.failures:
-            # Watches of this very cluster are others', too.
+            # Other users of the local cluster share its watches.
             (self.chaperons if self.is_self else self.cluster.informers).interrupt()
         error = self.chaperons.error
         if old.state is not State.CONNECTING:
@@ -288,6 +294,6 @@ class Target:
 
 
 def parent_of(chaperon: Object) -> list[str]:
-    """Key of the proxy pod that a chaperon stands for, as `namespace/name`."""
+    """Return the key of the proxy pod that a chaperon represents, as `namespace/name`."""
     known = chaperon.hot_annotations
     return [f"{known.parent_namespace or chaperon.namespace}/{known.parent_name or chaperon.name}"]

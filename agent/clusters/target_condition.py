@@ -1,4 +1,4 @@
-"""Conditions of Targets that one controller keeps in addition to those of the others."""
+"""Conditions of Targets that only one controller writes."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from agent.kube.store import Object
 
 
 class Words(NamedTuple):
-    """What a condition says."""
+    """Content of a condition."""
 
     status: Status
     reason: str
@@ -26,14 +26,15 @@ class TargetCondition:
         self.objects = deps.local.either(TARGET_KINDS)
 
     def status(self, obj: Object) -> str:
-        """What the condition says now: True, False, or nothing where it is not there."""
+        """Return the condition's status: True, False or Unknown; empty if the condition does not exist."""
         found = condition_of(obj.decode(), self._condition)
         return str(found["status"]) if found is not None else ""
 
     async def say(self, obj: Object, words: Words, **fields: str | None) -> None:
-        """Write it where it is not True, or was not once, and an event when it becomes False. Raises KubeError.
+        """Write the condition unless it is True and did not exist; emit an event when it becomes False. Raises
+        KubeError.
 
-        :param fields: of the status, written with it; None takes one away
+        :param fields: fields of the status to write with it; None removes one
         """
         before = self.status(obj)
         await self._patch(obj, words if words.status != "True" or before else None, fields)
@@ -41,7 +42,7 @@ class TargetCondition:
             self._deps.recorder.event(obj.decode(), "Warning", words.reason, words.message)
 
     async def write(self, obj: Object, words: Words) -> None:
-        """Write it, unless it says this already. Raises KubeError."""
+        """Write the condition unless it is unchanged. Raises KubeError."""
         await self._patch(obj, words, {})
 
     async def _patch(self, obj: Object, words: Words | None, fields: Mapping[str, str | None]) -> None:

@@ -1,4 +1,4 @@
-"""Target info: what the scheduler needs of one target, made of its Target, virtual node, ClusterSummary and quotas."""
+"""Target info: the scheduler's view of one target, from its Target, virtual node, ClusterSummary and quotas."""
 
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from agent.ranking.summary_shapes import told_shapes
 
 
 class Health(Protocol):
-    """What a `TargetInfo` has of a target itself: the agent's connection knows it, and its Target's conditions tell."""
+    """Health of a target for a `TargetInfo`: from the agent's connection, or from the conditions of its Target."""
 
     @property
     def title(self) -> str: ...
@@ -47,7 +47,7 @@ def target_info_of(
     quotas: Mapping[str, tuple[Quota, ...]] | None = None,
     extra: Mapping[str, Extra] | None = None,
 ) -> TargetInfo:
-    """What the scheduler needs of a target, of its virtual node, of its ClusterSummary and of the Target itself."""
+    """Return the scheduler's view of a target, from its virtual node, ClusterSummary and Target."""
     ready = target.ready and node is not None and (target.agent is None or target.agent.usable)
     spec: dict[str, Any] = {}
     if node is not None:
@@ -87,7 +87,7 @@ def _labels(target: Health, node: Object | None, common: Mapping[str, str]) -> M
 
 
 def claims(summary: Object | None, told: Mapping[str, Any]) -> dict[str, str] | None:
-    """What a cluster says of itself in its ClusterSummary."""
+    """Return the cluster claims in a ClusterSummary, None without a summary."""
     return clusterclaims.read((told["metadata"].get("annotations") or {}).get(CLAIMS)) if summary is not None else None
 
 
@@ -100,7 +100,7 @@ def _why_not_ready(target: Health, node: Object | None) -> str:
 
 
 def limits_and_weight(manifest: Mapping[str, Any]) -> tuple[Amounts, int]:
-    """Limits and weight that a Target asks for. The webhook refuses what cannot be read; what got past it is none."""
+    """Return a Target's limits and weight, 0 for an unreadable weight: the webhook refuses such Targets."""
     text = names.annotation((manifest.get("metadata") or {}).get("annotations"), names.WEIGHT)
     try:
         weight = max(-100, min(100, int(text or "0")))
@@ -110,7 +110,7 @@ def limits_and_weight(manifest: Mapping[str, Any]) -> tuple[Amounts, int]:
 
 
 def common_labels(summary: Object | None) -> dict[str, str]:
-    """Those of nodes: properties of the cluster are labels of its virtual node only, and no node has them."""
+    """Return the labels common to all nodes. Cluster properties are labels of the virtual node only."""
     if summary is None:
         return {}
     try:
@@ -122,5 +122,5 @@ def common_labels(summary: Object | None) -> dict[str, str]:
 
 
 def shapes(summary: Object | None, common: Mapping[str, str]) -> tuple[Shape, ...]:
-    """Shapes with all their labels."""
+    """Return the shapes with all their labels."""
     return told_shapes(summary.annotations, common) if summary is not None else ()

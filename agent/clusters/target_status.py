@@ -1,4 +1,4 @@
-"""The status of Targets: what several controllers write of one within moments goes into one patch."""
+"""Writer of the status of Targets. It merges writes of several controllers within moments into one patch."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,9 @@ from agent.model.diff import same
 Raw = dict[str, Any]
 
 GATHER_SECONDS = 0.03
-"""What wakes one controller of a Target wakes others: for so long their writes are waited for."""
+"""Seconds for which a write waits for others: the event that triggers one controller of a Target triggers several."""
 _REFUSED = (BadRequest, Forbidden, Invalid)
-"""Answers that may be due to what one of the writes contains."""
+"""Errors that the content of one of the writes may have caused."""
 
 
 @dataclass(eq=False)
@@ -27,7 +27,7 @@ class _StatusWrite:
     obj: Object
     """Target that the controller has read."""
     status: Raw
-    """As it was then."""
+    """Status of that Target."""
     fields: Mapping[str, Any]
     error: KubeError | None = None
     done: bool = False
@@ -42,9 +42,10 @@ class _Pending:
 
 
 class TargetStatus:
-    """One writer for each Target. Each caller waits until its part is written, and gets the error if it is not.
+    """One writer for each Target. Each caller waits until its part is written, or gets the error.
 
-    The first caller waits a moment for others and writes for all. If it is cancelled meanwhile, the next one does.
+    The first caller waits briefly for others and writes for all. If it is cancelled meanwhile, the next caller
+    writes.
     """
 
     def __init__(self, local: Cluster) -> None:
@@ -52,11 +53,12 @@ class TargetStatus:
         self._pending: dict[Key, _Pending] = {}
 
     async def write(self, obj: Object, fields: Mapping[str, Any]) -> None:
-        """Write fields of a Target's status. Raises KubeError: NotFound if it is gone, Conflict if it has changed.
+        """Write fields of a Target's status. Raises NotFound if it was deleted, Conflict if it changed, other
+        KubeErrors.
 
-        :param obj: as the caller has looked at it
-        :param fields: of the status, None takes one away; of `conditions`, all that there are to be where the caller
-            has looked: those that others change meanwhile stay theirs
+        :param obj: Target on which the caller's decision is based
+        :param fields: fields of the status, None removes one; `conditions` contains all of the caller's view:
+            conditions that other callers change meanwhile are kept
         """
         status = obj.decode().get("status") or {}
         if not changes(status, [(status, fields)]):
@@ -77,9 +79,10 @@ class TargetStatus:
             raise write.error
 
     async def patch_metadata(self, obj: Object, metadata: Raw) -> None:
-        """Patch metadata between two writes of the status: neither makes the other fail. Raises KubeError.
+        """Patch metadata between two writes of the status, so that neither makes the other fail. Raises
+        KubeError.
 
-        What others write meanwhile is written together afterwards.
+        Writes that other callers request meanwhile are merged afterwards.
         """
         pending = self._pending.setdefault(obj.key, _Pending())
         try:
@@ -103,7 +106,9 @@ class TargetStatus:
         pending.writes = [write for write in pending.writes if not write.done]
 
     async def _write(self, writes: list[_StatusWrite]) -> None:
-        """One patch for all; where it is refused, one for each, so that only the callers at fault get the error."""
+        """Send one patch for all writes. If it is refused, send one for each, so that only faulty writes get
+        the error.
+        """
         base = self._objects.get(writes[-1].obj.key)
         if base is None:
             for write in writes:
@@ -132,7 +137,8 @@ class TargetStatus:
 
 
 def changes(status: Mapping[str, Any], writes: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Raw:
-    """Fields of a status that change by several writes: each has its fields, and the status that these were made for.
+    """Return the fields of a status that several writes change. A write has its fields and the status they are
+    based on.
 
     The last write counts, for each condition and for each other field.
     """
@@ -142,14 +148,15 @@ def changes(status: Mapping[str, Any], writes: Iterable[tuple[Mapping[str, Any],
         result |= fields
         if "conditions" in fields:
             told = with_changes(conditions, before.get("conditions"), fields["conditions"])
-            # An empty list says no more than none.
+            # Empty and missing lists are equivalent, so None avoids a needless change.
             result["conditions"] = told or (conditions and [])
     return {name: value for name, value in result.items() if not same(value, status.get(name))}
 
 
 def _differs_in_status_alone(obj: Object, other: Object) -> bool:
-    """Whether two versions of a Target differ in no more than status, labels and finalizers: a status made for one fits
-    the other.
+    """Return whether two versions of a Target differ only in status, labels and finalizers.
+
+    A status computed for one of them then fits the other.
     """
     if obj.version == other.version:
         return True

@@ -1,4 +1,4 @@
-"""Unconnected target: what the conditions of a Target say, for a target that this process has no connection to."""
+"""Unconnected target: the state of a target without a connection from this process, read from its conditions."""
 
 from dataclasses import dataclass, replace
 
@@ -11,35 +11,35 @@ from agent.kube.store import Key, Object
 
 @dataclass(frozen=True)
 class UnconnectedTarget:
-    """What the conditions of a Target say, in the agent's own types."""
+    """Conditions of a Target, in the agent's own types."""
 
     key: Key
     ready: bool
     record: Record
     slow: bool
     known: bool
-    """Whether the Target says anything of this."""
+    """Whether the Target has a condition Ready."""
     agent: None = None
-    """What the Target says of being ready takes its agent into account."""
+    """None, since the condition Ready already includes the agent's state."""
 
     @property
     def namespace(self) -> str:
-        """The only namespace it serves, empty for all."""
+        """The only namespace that it serves, empty for all."""
         return self.key[0]
 
     @property
     def title(self) -> str:
-        """How a user calls it."""
+        """Name for users."""
         return self.key[1]
 
     @property
     def node_name(self) -> str:
-        """The name of the target's virtual node."""
+        """Name of the target's virtual node."""
         return names.virtual_node(*self.key)
 
 
 def unconnected_target(obj: Object) -> UnconnectedTarget:
-    """What a Target or ClusterTarget tells of itself."""
+    """Return the state that the conditions of a Target or ClusterTarget report."""
     target = obj.decode()
     conditions = (target.get("status") or {}).get("conditions")
     ready = find_condition(conditions, "Ready") or {}
@@ -52,7 +52,7 @@ def unconnected_target(obj: Object) -> UnconnectedTarget:
 
 
 def not_ready(target: UnconnectedTarget) -> UnconnectedTarget:
-    """The same as not ready: this process has no connection to it, whatever its Target says."""
+    """Return the target as not ready: this process has no connection to it, whatever its conditions report."""
     if target.known and not target.ready:
         return target
     return replace(target, ready=False, record=replace(target.record, message="not connected yet"))

@@ -1,7 +1,8 @@
-"""Originals on which Admiralty's agent, here before us, has put a finalizer for each target that it has copied them to.
+"""Originals that carry finalizers of Admiralty's agent, which ran in this cluster before Flotilla.
 
-We put none: what is left of these is taken off while an original is being deleted, once nothing of it is in the target,
-and for targets that are no more. Until then the original would stay for ever.
+That agent added one finalizer for each target that it copied an original to. Flotilla adds none. It removes
+these finalizers while an original is being deleted: once the target has no copy of it, and for targets that no
+longer exist. Otherwise the original would remain forever.
 """
 
 import contextlib
@@ -25,9 +26,9 @@ class AdmiraltyFinalizers:
         self._targets = targets
 
     async def withdraw(self, original: Object, target: Target, *, copied: bool) -> None:
-        """Let go of what is being deleted as far as a target holds it.
+        """Remove a target's finalizer from an original that is being deleted.
 
-        :param copied: whether there was a copy of ours
+        :param copied: whether Flotilla has made a copy of it
         """
         if not original.deleting or target.finalizer not in original.finalizers:
             return
@@ -36,7 +37,7 @@ class AdmiraltyFinalizers:
         await self._let_go(original, {target.finalizer})
 
     async def release(self, original: Object | None) -> None:
-        """Take finalizers of targets that are no more from an original that is being deleted."""
+        """Remove finalizers of deleted targets from an original that is being deleted."""
         if original is not None and original.deleting:
             known = {names.finalizer(*obj.key) for obj in self._targets}
             unknown = set(podstate.target_finalizers(original.finalizers)) - known
@@ -52,7 +53,7 @@ class AdmiraltyFinalizers:
 
 
 async def delete_child_of(target: Target, original: Object) -> None:
-    """Delete the copy that Admiralty's agent, here before us, has made of an original, if there is one."""
+    """Delete the copy that Admiralty's agent has made of an original, if it exists."""
     with contextlib.suppress(NotFound, Conflict):
         found = await target.port.get(original.kind, original.name, original.namespace)
         if copies.parent_uid(found) == original.uid:

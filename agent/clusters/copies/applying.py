@@ -1,12 +1,13 @@
-"""Apply manifests for an owner with the rights of a service account, and delete objects that are no longer in them.
+"""Apply manifests for an owner with the rights of a service account, and delete objects that are no longer in
+them.
 
-All requests, reads included, impersonate the account: the agent may only impersonate, and the API server refuses
-whatever exceeds the account's rights. Existing objects are compared by their metadata (`model.applied`), one list for
-each kind and namespace. Unchanged objects cost neither a write nor a dry run; that costs an API server as much and may
-call webhooks.
+All requests, reads included, impersonate the account: the agent may only impersonate, and the API server
+refuses everything beyond the account's rights. Existing objects are compared by their metadata
+(`model.applied`), one list for each kind and namespace. Unchanged objects cost neither a write nor a dry run,
+which costs an API server as much and may call webhooks.
 
-Objects without the owner's UID in a label are never touched. The owner records kinds and places before the first apply,
-so that nothing is left behind if the agent is killed.
+Objects without the owner's UID in a label are never touched. The owner records kinds and places before the
+first apply, so that nothing is left behind if the agent is killed.
 """
 
 from collections import defaultdict
@@ -154,7 +155,7 @@ class Applier:
         return found
 
     async def _note(self, places: Iterable[str]) -> None:
-        """Note on the owner where to look for its objects."""
+        """Record on the owner the kinds and namespaces that may have objects of it."""
         now = frozenset(places)
         if now == self._noted:
             return

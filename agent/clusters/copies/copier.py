@@ -74,7 +74,7 @@ class Place(msgspec.Struct, Generic[Item], frozen=True):
         return f"{self.kind.name} {self.key[0]}/{self.key[1]}"
 
     def reporting_refusals(self) -> contextlib.AbstractContextManager[None]:
-        """Around requests to the target about it (`refusals.reporting_refusals`)."""
+        """Translate refusals of requests to the target about this copy (`refusals.reporting_refusals`)."""
         return reporting_refusals(self.title, self.target, self.kind)
 
     def not_copied(self, reason: str) -> Blocked:
@@ -83,7 +83,7 @@ class Place(msgspec.Struct, Generic[Item], frozen=True):
 
 
 class Copier(Generic[Item]):
-    """Creates, updates and deletes copies. Methods raise KubeError, where another try may help, or Blocked."""
+    """Creates, updates and deletes copies. Methods raise Blocked, or KubeError if another try may help."""
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class Copier(Generic[Item]):
         return self.agreed.get(item) == (original.version, copy.version)
 
     def reopen(self, item: Item) -> None:
-        """Have a copy compared again, although neither version changes; also one that is being written now."""
+        """Compare a copy again although neither version changes, even if it is being written now."""
         self._reopened.add(item)
 
     def forget(self, item: Item) -> None:

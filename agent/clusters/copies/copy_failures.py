@@ -18,7 +18,7 @@ UNTOLD = ""
 LOOK_SECONDS = (2.0, 60.0)
 """First and longest pause in seconds between re-checks: foreign objects are not watched."""
 _SOON_SECONDS = 1.0
-"""However often it is asked for: at most one look in this time."""
+"""Seconds in which a copy is re-checked at most once, however many requests arrive."""
 
 
 @dataclass
@@ -42,7 +42,7 @@ class BlockedCopies(Generic[Item]):
         return item in self._known
 
     def items(self) -> list[Item]:
-        """All that are blocked."""
+        """Return all blocked copies."""
         return list(self._known)
 
     def message(self, item: Item) -> str:

@@ -76,10 +76,10 @@ class CopyController(Controller[Item]):
 
     @abstractmethod
     def wanted(self, original: Raw) -> Raw:
-        """The copy. Raises ValueError with what the user can do about it."""
+        """Return the copy. Raises ValueError with a remedy for the user."""
 
     def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
-        """Return the copy that a target should have instead of the one that it has."""
+        """Return the copy that a target should have; `copy` is its present one, None if it has none."""
         return self.wanted(original)
 
     def seen_from(self, node: str, original: Raw) -> Raw:
@@ -116,10 +116,10 @@ class CopyController(Controller[Item]):
         return all((node, *original.key) in self._copier.agreed for node in nodes if self.wanted_in(original, node))
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """No pod waits for it."""
+        """Do nothing: no pod waits for these copies."""
 
     def places(self, proxy: Object) -> Mapping[str, str]:
-        """No pod is bound to a target by it."""
+        """Return nothing: these copies bind no pod to a target."""
         return {}
 
     def left_in(self, target: Target) -> bool:

@@ -1,4 +1,4 @@
-"""What comes of applying objects for an owner, and of deleting them, in words for the author of their manifests."""
+"""Results of applying and deleting objects for an owner, as sentences for the author of the manifests."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -11,9 +11,10 @@ from agent.model.applied import Place
 
 
 class Refusal(NamedTuple):
-    """One object that is not as its manifest has it, and why: a sentence for the manifest's author.
+    """Object that differs from its manifest, and the reason as a sentence for the manifest's author.
 
-    `passing`: another try may go better, without anybody doing anything. No name: all objects of the kind there.
+    `passing`: another try may succeed without any change by the user. Empty name: all objects of the kind in
+    the namespace.
     """
 
     kind: str
@@ -24,7 +25,7 @@ class Refusal(NamedTuple):
 
 
 class Remaining(NamedTuple):
-    """One object that is still there; `message` says what keeps it, empty if it is merely on its way."""
+    """Object that still exists. `message` names the obstacle; empty if the object is just being deleted."""
 
     kind: str
     namespace: str
@@ -33,13 +34,13 @@ class Remaining(NamedTuple):
 
 
 def refusal(place: Place, name: str, reason: str, *, passing: bool = False) -> Refusal:
-    """Of an object in a place, or of all there."""
+    """Return the refusal of one object in a place, or (empty name) of all objects in it."""
     kind, namespace = place.kind.name, place.namespace
     return Refusal(kind, namespace, name, f"{applied.title(kind, namespace, name)}: {reason}", passing)
 
 
 def refused(manifest: Mapping[str, Any], reason: str) -> Refusal:
-    """Of what may be no object at all."""
+    """Return the refusal of a manifest that may not describe an object at all."""
     given = manifest.get("metadata")
     metadata = given if isinstance(given, Mapping) else {}
     about = (str(manifest.get("kind") or ""), str(metadata.get("namespace") or ""), str(metadata.get("name") or ""))
@@ -47,7 +48,7 @@ def refused(manifest: Mapping[str, Any], reason: str) -> Refusal:
 
 
 def words(error: StatusError, namespace: str, account: str) -> str:
-    """The API server's, with what to do where it is we who may not act as this account of a namespace."""
+    """Return the API server's message, with a remedy if the agent may not impersonate this account."""
     if "cannot impersonate" in str(error) and account == DEFAULT_ACCOUNT:
         return f"{error}; add the namespace {namespace} to agent.p2code.namespaces of the chart"
     if "cannot impersonate" in str(error):

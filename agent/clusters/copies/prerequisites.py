@@ -1,6 +1,7 @@
-"""Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has ended.
+"""Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has
+ended.
 
-Interface between senders of pods and the controllers that bring and remove copies, which register here.
+Interface between the senders of pods and the controllers that create and remove copies, which register with it.
 Not an API object, unlike most of what controllers share: `Deps` says why.
 """
 
@@ -15,27 +16,28 @@ from agent.kube.store import Key, Object
 
 
 class Provider(Protocol):
-    """Controller that brings copies to targets."""
+    """Controller that creates copies in targets."""
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Return once what a pod needs of it is in a target, or once it is known that it cannot be.
+        """Return once a target has the objects that a pod needs, or once it is certain that it cannot have
+        them.
 
-        What the source does not have is not waited for, nor is what the target refuses for good: the pod then waits
-        there for it, as it would in one cluster. Raises KubeError where another try may help.
+        Do not wait for objects that the source does not have or that the target refuses permanently: the pod
+        then waits for them in the target, as it would in one cluster. Raises KubeError if another try may help.
         """
         ...
 
     def places(self, proxy: Object) -> Mapping[str, str]:
-        """What a pod needs that only one target has, and the virtual node of that target."""
+        """Return the names of objects that only one target has and the pod needs, with that target's virtual node."""
         ...
 
     def left_in(self, target: Target) -> bool:
-        """Whether something that it brought to a target has still to be taken away."""
+        """Return whether a target still has copies of this controller that must be removed."""
         ...
 
 
 class Prerequisites:
-    """All providers as one, and the targets that are being let go of."""
+    """All providers as one, and the targets that are being retired."""
 
     def __init__(self, targets: Targets) -> None:
         self._providers: list[Provider] = []
@@ -44,13 +46,13 @@ class Prerequisites:
         targets.on_detach(lambda target: self._leaving.discard(target.key))
 
     def add(self, provider: Provider) -> None:
-        """Register a controller, which is asked from now on."""
+        """Register a controller."""
         self._providers.append(provider)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Return once all that a pod needs is in a target, or cannot be.
+        """Return once a target has all that a pod needs, or cannot have it.
 
-        Raises KubeError where another try may help; Unsent where the target gives no answer, for the pod has not left.
+        Raises KubeError if another try may help, Unsent if the target does not answer: the pod was not sent.
         """
         try:
             for provider in self._providers:
@@ -59,26 +61,30 @@ class Prerequisites:
             raise Unsent(str(error)) from error
 
     def places(self, proxy: Object) -> dict[str, str]:
-        """What a pod needs that only one target has, and the virtual node of that target."""
+        """Return the names of objects that only one target has and the pod needs, with that target's virtual node."""
         return {name: node for provider in self._providers for name, node in provider.places(proxy).items()}
 
     def left_in(self, target: Target) -> bool:
-        """Whether something has still to be taken away from a target; from now on it goes without delay."""
+        """Return whether a target still has copies to remove. Marks it as retiring: they are now removed
+        without delay.
+        """
         if target.key not in self._leaving:
             self._leaving.add(target.key)
             self._tell(target)
         return any(provider.left_in(target) for provider in self._providers)
 
     def leaving(self, target: Target) -> bool:
-        """Whether a target is being let go of."""
+        """Return whether a target is being retired."""
         return target.key in self._leaving
 
     def on_change(self, listener: Callable[[Target], None]) -> None:
-        """Call when letting go of a target begins, and when something was taken away from it."""
+        """Register a listener: called when a target begins to retire, and when a copy was removed from a
+        retiring one.
+        """
         self._listeners.append(listener)
 
     def taken(self, target: Target) -> None:
-        """Something was taken away from a target."""
+        """Notify the listeners that a copy was removed from a target."""
         if target.key in self._leaving:
             self._tell(target)
 

@@ -1,4 +1,4 @@
-"""What a target refuses for good, told from what may pass, and the words in which users hear of it."""
+"""Permanent and temporary refusals by a target, and their messages to users."""
 
 import contextlib
 from collections.abc import Iterator
@@ -9,32 +9,34 @@ from agent.clusters.target import Target
 from agent.kube.errors import Conflict, Forbidden, ServerError, StatusError, TooManyRequests, Unauthorized, Unreachable
 
 PASSING = (Conflict, ServerError, TooManyRequests, Unauthorized)
-"""Answers after which another try may go better."""
+"""Errors that may pass without a change by the user."""
 NOT_OURS = "an object of that name exists there that is not ours; rename or delete it there, or use another name here"
 
 HELD = "its old copy there is being deleted and held by finalizers"
 
 
 class Blocked(Exception):
-    """The target, or an object in it, does not let us; the message says which, and what to do."""
+    """The target, or an object in it, prevents a write; the message names the obstacle and the remedy."""
 
 
 def not_copied(title: str, target: Target, reason: str) -> str:
-    """What a user is told of an object, called as users call it, that is not in a target where it should be."""
+    """Return the message about an object that could not be copied to a target. `title` is its name for users."""
     return f"{title} is not copied to target {target.title}: {reason}"
 
 
 def remedy(kind: Kind) -> str:
-    """What to do where a target does not grant a feature of ours, to be put behind the reason; empty for no feature."""
+    """Return the remedy if a target does not grant an optional feature, to append to the reason; empty for
+    other kinds.
+    """
     feature = feature_of(kind)
     return f"; to allow it, `flotilla join --allow {feature}`, or spec.allow of its Source" if feature else ""
 
 
 @contextlib.contextmanager
 def reporting_refusals(title: str, target: Target, kind: Kind) -> Iterator[None]:
-    """Around requests to a target about an object of a kind.
+    """Translate errors of requests to a target about an object.
 
-    Raises Blocked for what is refused for good; everything else as it was. A silent target is probed at once.
+    Raises Blocked for permanent refusals, other errors unchanged. An unreachable target is probed at once.
     """
     try:
         yield

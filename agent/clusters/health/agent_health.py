@@ -1,4 +1,5 @@
-"""Whether a target's own agent is alive and new enough, judged from its leader lease and its ClusterSummary. Pure.
+"""State of a target's own agent, alive and new enough or not, judged from its leader lease and its
+ClusterSummary. Pure.
 
 An API server that answers proves nothing about the agent behind it. Without an agent, chaperons get no pods.
 """
@@ -63,12 +64,12 @@ class Lease(msgspec.Struct, frozen=True):
     """Relevant fields of a leader lease."""
 
     class Metadata(msgspec.Struct, frozen=True):
-        """The metadata of a Lease, as far as they matter."""
+        """Relevant metadata of a Lease."""
 
         namespace: str = ""
 
     class Spec(msgspec.Struct, frozen=True, rename="camel"):
-        """Holder, time of acquisition and duration (seconds)."""
+        """Holder, time of renewal and duration (seconds)."""
 
         holder_identity: str | None = None
         lease_duration_seconds: float | None = None
@@ -109,7 +110,7 @@ class Pulse:
         self._seen: dict[str, _Seen] = {}
 
     def read(self, leases: Iterable[Lease], now: float) -> AgentRecord | None:
-        """Judge the leases that were read at this moment (seconds); None while that is impossible."""
+        """Judge the leases that were read at this moment (seconds); return None if they prove nothing yet."""
         found = {lease.metadata.namespace: lease.spec for lease in leases}
         self._seen = {namespace: self._note(namespace, spec, now) for namespace, spec in found.items()}
         if not found:
@@ -138,7 +139,7 @@ class Pulse:
 
 
 def conclude(pulse: AgentRecord | None, summary: Object | None, flaw: Flaw | None = None) -> AgentRecord | None:
-    """Return the state of an agent. Dead precedes too old, and that an unusable summary.
+    """Return the state of an agent. A dead agent precedes an outdated one, which precedes an unusable summary.
 
     Admiralty's agents publish no version.
     """

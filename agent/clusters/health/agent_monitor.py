@@ -1,4 +1,4 @@
-"""The agent of a target: its lease is read from time to time, and its ClusterSummary heard; `agenthealth` judges."""
+"""Monitor of a target's agent: polls its lease and watches its ClusterSummary; `agent_health` judges both."""
 
 import asyncio
 import logging
@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _LEASE_FIELDS = f"metadata.name={names.LEASE_CONTROLLERS}"
 _UNDECIDED_SECONDS = 3.0
-"""Pause between readings of the lease while the agent is not known to be alive; a live one changes every 2 s."""
+"""Seconds between readings of the lease until the agent is known to be alive. A live agent renews it every 2 s."""
 
 
 class AgentMonitor:
@@ -39,8 +39,9 @@ class AgentMonitor:
 
     def __init__(self, title: str, port: Port, summaries: Informer, interval: float, *, is_self: bool) -> None:
         """:param title: of the target, for the log
-        :param interval: seconds between readings of the lease; silence is granted a third of it on top
-        :param is_self: the agent is this one
+        :param interval: seconds between readings of the lease; an agent is silent if its lease has not changed
+            for the lease duration and a third of this
+        :param is_self: whether the agent of the target is this agent
         """
         self._title = title
         self._port = port
@@ -49,7 +50,7 @@ class AgentMonitor:
         self._is_self = is_self
         self.changed: Callable[[], None] = lambda: None
         self.record: AgentRecord | None = OWN if is_self else None
-        """None until it is known for the first time."""
+        """None until the state is first known."""
         self.homes: tuple[str, ...] = ()
         """Namespaces in the target that have a lease of an agent."""
         self.replicas: frozenset[str] = frozenset()
@@ -76,14 +77,14 @@ class AgentMonitor:
         return self._summaries.store.get(("", names.SUMMARY_NAME))
 
     def connect(self, connected: bool) -> None:
-        """Read the lease from now on, or no longer."""
+        """Start or stop reading the lease."""
         if connected:
             self._connected.set()
         else:
             self._connected.clear()
 
     def heard_for(self, seconds: float) -> float:
-        """Seconds until the last answer about the lease is older than so many seconds; 0 if it is already."""
+        """Return the seconds until the last answer about the lease is older than `seconds`; 0 if it already is."""
         return max(self._heard_at + seconds - asyncio.get_running_loop().time(), 0.0)
 
     async def run(self) -> None:

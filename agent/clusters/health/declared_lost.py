@@ -1,4 +1,4 @@
-"""Targets that a user has declared lost: nothing of them runs any longer, so that nothing waits for them."""
+"""Targets that a user has declared lost: all their pods count as stopped, so nothing waits for them."""
 
 from collections.abc import Callable
 

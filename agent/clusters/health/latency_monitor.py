@@ -1,11 +1,11 @@
-"""A target's circuit: whether it answers so slowly that pods go elsewhere where they can."""
+"""Latency monitor of a target: a slow target receives no pods that other targets can run."""
 
 from dataclasses import dataclass
 
 from agent.kube.responsiveness import Pace
 
 LOOK_SECONDS = 0.25
-"""Pause between looks at how promptly targets answer."""
+"""Seconds between checks of the targets' latency."""
 
 _TIMES_LOCAL = 4.0
 _LOOKS = 2
@@ -13,11 +13,11 @@ _LOOKS = 2
 
 @dataclass
 class LatencyMonitor:
-    """`slow` changes when looks in a row agree, so that one late answer means nothing.
+    """Monitor whose `slow` changes only after consecutive checks agree, so that one late answer has no effect.
 
-    A target is slow when its answers take more than `limit` seconds and four times as long as those of this cluster's
-    own API server: when this machine is what is slow, all are. It is prompt again when the average and the latest
-    answer are below half of that: the average alone takes several late answers to rise.
+    A target is slow if its answers take longer than `limit` seconds and four times as long as those of the
+    local API server: if this machine is slow, all answers are late. It is prompt again once the average and the
+    latest answer are below half of that: the average rises only after several late answers.
     """
 
     limit: float = 0.5
@@ -25,9 +25,9 @@ class LatencyMonitor:
     _looks: int = 0
 
     def look(self, pace: Pace, local: float) -> bool:
-        """Judge how promptly a target answers, where our own API server takes `local` seconds.
+        """Judge a target's latency; return whether `slow` changed.
 
-        Returns whether `slow` changed.
+        :param local: latency of the local API server in seconds
         """
         bound = max(self.limit, _TIMES_LOCAL * local)
         late = max(pace.seconds, pace.latest) > bound / 2 if self.slow else pace.seconds > bound

@@ -1,4 +1,4 @@
-"""How targets are probed."""
+"""Settings of the probes of targets."""
 
 from dataclasses import dataclass
 
@@ -10,10 +10,12 @@ class Probing:
     interval: float = 5.0
     timeout: float = 3.0
     failures: int = 2
-    """A target that was ready counts as unreachable after so many failed probes in a row."""
+    """Consecutive failed probes after which a ready target counts as unreachable."""
     agent_interval: float = 15.0
-    """Pause between readings of the lease of the target's agent; its silence is granted a third of it on top."""
+    """Seconds between readings of the agent lease; a third of this is added to the time after which it counts
+    as silent.
+    """
     slow: float = 0.5
-    """A target whose answers take longer is slow (`LatencyMonitor`)."""
+    """Latency in seconds above which a target is slow (`LatencyMonitor`)."""
     unread: float = 60.0
-    """A target of which a watch has failed for so long is not ready."""
+    """Seconds of failed watching after which a target is no longer ready."""

@@ -1,4 +1,4 @@
-"""What is known of a target: its state, and which state an error of its API server means. Pure."""
+"""Health record of a target, and classification of its API server's errors. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from agent.kube.informer import Informer
 
 
 class State(StrEnum):
-    """What we know of a target. The values are reasons of its conditions."""
+    """State of a target. The values are reasons of its conditions."""
 
     CONNECTING = "Connecting"
     READY = "Connected"
@@ -34,24 +34,25 @@ class State(StrEnum):
 
 @dataclass(frozen=True)
 class Record:
-    """A target's health as others may read it."""
+    """A target's health, as published to other modules."""
 
     state: State
     message: str
     since: datetime
-    """When this state began."""
+    """Start of this state."""
     failures: int = 0
-    """Probes that failed in a row."""
+    """Consecutive failed probes."""
     silent: bool = False
-    """Whether nothing of the target answers; if so, what else it may be doing is not known."""
+    """Whether no request to the target is answered; its pods may still run."""
     unanswered_since: datetime | None = None
-    """Since when the target is unreachable or silent, whichever of both; None while it answers."""
+    """Start of the present outage (unreachable or silent); None while the target answers."""
 
 
 def grace(record: Record, now: datetime, seconds: float) -> float:
-    """How much of these seconds a target yet counts as just back: Placements are to decide for its cluster again first.
+    """Return the seconds for which a target still counts as just returned: Placements must first decide for it
+    again.
 
-    0 where it has been there for longer, and where the clock was set meanwhile.
+    0 if it returned more than `seconds` ago, or if the clock was set meanwhile.
     """
     left = (record.since + timedelta(seconds=seconds) - now).total_seconds()
     return left if record.state is State.READY and 0 < left <= seconds else 0.0
@@ -71,7 +72,7 @@ def refuses(record: Record) -> bool:
 
 
 def classify(error: KubeError, namespace: str) -> tuple[State, str]:
-    """The state that an error of the probe means, with a message that a user can act on."""
+    """Return the state that an error of the probe means, with a message and remedy for the user."""
     where = f"in namespace {namespace}" if namespace else "in all namespaces"
     match error:
         case Unauthorized():
@@ -89,19 +90,22 @@ def classify(error: KubeError, namespace: str) -> tuple[State, str]:
 
 
 def is_silence(error: KubeError) -> bool:
-    """Whether an error of the probe means that the cluster behind it gives no answer: only its load balancer may."""
+    """Return whether an error of the probe means that the cluster does not answer: a 5xx may be from its load
+    balancer.
+    """
     return isinstance(error, Unreachable | ServerError) and not isinstance(error, Unreadable)
 
 
 class Unread(KubeError):
-    """What the target would tell cannot be read."""
+    """A watch of the target has failed for too long."""
 
 
 def unread(needed: Informer, others: Iterable[Informer], now: float, patience: float) -> Unread | None:
-    """What has not been read for `patience` seconds; None while all is.
+    """Return the error of a watch that has failed for `patience` seconds; None if there is none.
 
-    :param needed: without it nothing may be concluded, so why it fails does not matter
-    :param others: of these an answer that says no is a matter of the feature that they serve
+    :param needed: informer that every decision needs, so any error of it counts
+    :param others: informers of optional features; a refusal (StatusError) of their watch affects only that
+        feature
     :param now: seconds of the monotonic clock
     """
     for informer in (needed, *others):

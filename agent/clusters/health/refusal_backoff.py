@@ -1,9 +1,10 @@
-"""Whether a target accepts pods, judged by its responses to their PodChaperons. Pure, but for the clock it is given.
+"""Backoff of pods that a target refuses, judged by its responses to their PodChaperons. Pure, but for the given
+clock.
 
-Some API servers answer every read and refuse every write: the disk of their etcd is full, an admission webhook is dead,
-they have too much to do. In others the agent cannot create pods, for the same reasons. Pods then go elsewhere, and only
-now and then one of them finds out whether that has ended. This is memory of one process that saves requests; each pod
-remembers for itself where it was refused.
+Some API servers answer every read and refuse every write: the disk of their etcd is full, an admission webhook
+is unavailable, or they are overloaded. In other clusters the agent cannot create pods, for the same reasons.
+Pods then use other targets, and only occasionally one of them tries whether the refusals have ended. This
+memory of one process saves requests; each pod records separately which targets refused it.
 """
 
 import time
@@ -14,43 +15,43 @@ from typing import NamedTuple
 from agent.kube.errors import NotFound, ServerError, StatusError, TooManyRequests, Unauthorized
 
 ROW = 3
-"""So many different pods in a row have to be refused before others of their namespace are spared the attempt."""
+"""Different pods refused in a row before all pods of their namespace back off."""
 FIRST_PAUSE_SECONDS = 5.0
 LONGEST_PAUSE_SECONDS = 30.0
-"""Between attempts: a target that is well again is known to be after this at most."""
+"""Longest pause in seconds between attempts, and so until a recovered target is used again."""
 TURN_SECONDS = 10.0
-"""After that the turn of a pod that has not come to an attempt is another's."""
+"""Seconds after which the turn of a pod that has made no attempt passes to another pod."""
 
 
 class Refusal(NamedTuple):
-    """What a target that refuses pods has said."""
+    """Refusal of the pods of one namespace by a target."""
 
     reason: str
-    """In one word."""
+    """Reason in one word."""
     namespace: str
-    """Of the pods."""
+    """Namespace of the pods."""
     words: str
 
 
 def concerns_all(error: StatusError) -> bool:
-    """Whether a refusal is likely to meet every pod of a namespace, and not only what is in this one."""
+    """Return whether a refusal probably concerns every pod of a namespace, not only the content of this one."""
     return isinstance(error, ServerError | TooManyRequests | Unauthorized | NotFound)
 
 
 @dataclass
 class _Known:
-    """What is known of the pods of one namespace."""
+    """Refusals of the pods of one namespace."""
 
     refused: set[str] = field(default_factory=set)
-    """UIDs of pods refused since the last that was taken, until there are enough of them."""
+    """UIDs of pods refused since the last accepted one, until there are `ROW` of them."""
     reason: str = ""
     words: str = ""
-    """They stay while it refuses, so that pods that wait are not told anew with each attempt."""
+    """Message of the refusal, unchanged while it lasts: waiting pods get no new event with each attempt."""
     pause: float = 0.0
-    """0: pods are not kept away."""
+    """Seconds between attempts; 0 if pods do not back off."""
     until: float = 0.0
     turns: dict[bool, tuple[str, float]] = field(default_factory=dict)
-    """UIDs of pods whose turn it is, and until when: of one that was refused there before, and of one that was not."""
+    """UID of the pod that may try and when its turn ends, by whether the target has refused that pod before."""
 
     def has_turn(self, uid: str) -> bool:
         return any(holder == uid for holder, _ in self.turns.values())
@@ -61,22 +62,22 @@ class _Known:
 
 
 class RefusalBackoff:
-    """The memory of one target.
+    """Refusals by one target.
 
-    Of pods that are kept away, two at a time have a turn when the pause is over: one that the target has refused before
-    and one that it has not, so that pods which it will never take do not stand in the way of the others.
+    After a pause two pods may try: one that the target has refused before and one that it has not. So pods that
+    it will never accept do not block the others.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
         self._namespaces: dict[str, _Known] = {}
         self.epoch = 0
-        """Grows whenever the pods of a namespace are kept away from now on, or no longer."""
+        """Counter that grows whenever the pods of a namespace begin or cease to back off."""
         self.changed: Callable[[], None] = lambda: None
-        """Called then."""
+        """Listener called when `epoch` grows."""
 
     def refused(self, namespace: str, uid: str, reason: str, words: str) -> None:
-        """The target has refused a pod, for a reason that concerns all pods of its namespace."""
+        """Record a refusal of a pod for a reason that concerns all pods of its namespace."""
         known = self._namespaces.setdefault(namespace, _Known())
         if known.pause:
             if known.has_turn(uid):
@@ -90,18 +91,18 @@ class RefusalBackoff:
             self._tell()
 
     def accepted(self, namespace: str) -> None:
-        """A scheduler of the target has taken up a pod."""
+        """Record that a scheduler of the target has accepted a pod."""
         known = self._namespaces.pop(namespace, None) if self._namespaces else None
         if known is not None and known.pause:
             self._tell()
 
     def refuses(self, namespace: str) -> str:
-        """What the target says to pods of a namespace, empty when they are not kept away."""
+        """Return the target's message to pods of a namespace, empty if they do not back off."""
         known = self._namespaces.get(namespace)
         return known.words if known is not None and known.pause else ""
 
     def admits(self, namespace: str, uid: str, *, before: bool) -> bool:
-        """Whether a pod may try; one that is kept away takes the turn where it is free.
+        """Return whether a pod may try; a pod that backs off takes the turn if that is free.
 
         :param before: whether the target has refused it before
         """
@@ -116,20 +117,20 @@ class RefusalBackoff:
         return True
 
     def leave_turn(self, namespace: str, uid: str) -> None:
-        """A pod goes nowhere, or elsewhere."""
+        """Give the turn of a pod back: it is not sent, or it is sent to another target."""
         known = self._namespaces.get(namespace)
         if known is not None and known.turns:
             known.turns = {before: turn for before, turn in known.turns.items() if turn[0] != uid}
 
     @property
     def next_turn(self) -> float | None:
-        """In how many seconds a pod that is kept away may try, None when none is."""
+        """Return the seconds until a pod that backs off may try, None if no pod backs off."""
         left = [known.until - self._now() for known in self._namespaces.values() if known.pause]
         return max(0.0, min(left)) if left else None
 
     @property
     def refusal(self) -> Refusal | None:
-        """What there is to tell of the target, None when it keeps no pods away."""
+        """Return the refusal to report for the target, None if no pods back off."""
         namespace = min((namespace for namespace, known in self._namespaces.items() if known.pause), default=None)
         if namespace is None:
             return None

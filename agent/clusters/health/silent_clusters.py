@@ -1,6 +1,6 @@
-"""Clusters behind Targets: how many of them do not answer. Several Targets may lead to one cluster. Pure.
+"""Clusters behind Targets, and how many of them do not answer. Several Targets may use one cluster. Pure.
 
-Counts are changed by events: a look at one target costs the same however many there are.
+Counts are updated by events: checking one target costs the same regardless of their number.
 """
 
 from collections.abc import Mapping
@@ -13,20 +13,21 @@ from agent.model.targetlife import is_held
 
 
 class Member(NamedTuple):
-    """One Target that counts."""
+    """State of one Target, as counted."""
 
     uid: str
-    """Of its cluster."""
+    """UID of its cluster."""
     silent: bool
     """Whether the target does not answer."""
     ready: bool = False
-    """Whether the target answers, and is known to be that cluster."""
+    """Whether the target answers and its cluster's identity is confirmed."""
 
 
 def counted_as(target: Mapping[str, Any]) -> str:
-    """Return the UID of the cluster as which a Target counts; empty for this cluster, or if it is not known yet.
+    """Return the cluster UID for which a Target counts; empty for the local cluster, or while the UID is
+    unknown.
 
-    One that is declared lost does not count.
+    A Target that is declared lost does not count.
     """
     if (target.get("spec") or {}).get("self") or is_set(target["metadata"].get("annotations"), lifecycle.LOST):
         return ""
@@ -34,16 +35,16 @@ def counted_as(target: Mapping[str, Any]) -> str:
 
 
 class SilentClusters:
-    """Clusters by UID, with the Targets that lead to them."""
+    """Clusters by UID, with the Targets that use them."""
 
     def __init__(self) -> None:
         self._members: dict[Key, Member] = {}
         self._clusters: dict[str, dict[Key, Member]] = {}
         self._away = 0
-        """Clusters of which every Target is silent."""
+        """Number of clusters whose Targets are all silent."""
 
     def put(self, key: Key, member: Member) -> None:
-        """Record what is known of a Target. One without a UID of its cluster does not count."""
+        """Record the state of a Target. A Target without a cluster UID does not count."""
         if self._members.get(key) == member:
             return
         self.remove(key)
@@ -68,11 +69,11 @@ class SilentClusters:
 
     @property
     def held(self) -> bool:
-        """Whether failover is held: all clusters are away, or most of several."""
+        """Return whether failover is suspended: all clusters, or most of several, do not answer."""
         return is_held(self._away, len(self._clusters))
 
     def way_to(self, key: Key) -> str:
-        """Return the name of another Target by which the cluster of this one answers, empty if none does."""
+        """Return the name of another Target through which the cluster of this one answers, empty if there is none."""
         member = self._members.get(key)
         others = self._clusters[member.uid].items() if member is not None else ()
         return next(("/".join(other).lstrip("/") for other, each in others if other != key and each.ready), "")

@@ -1,8 +1,8 @@
-"""Whether what is stored of a target can be believed again after its cluster could not be reached.
+"""Check whether a target's store is up to date again after its cluster could not be reached.
 
-When a link returns, probes are answered before the watch has been resumed: until then the store has what was true
-before. It is believed once the watch has been opened again, or a list read, since the cluster answered, and nothing is
-missing of what the API server had then.
+When a connection returns, probes are answered before the watch has been resumed: until then the store is stale.
+It is up to date once the watch was reopened, or a list was read, after the cluster answered, and once it
+contains everything that the API server had at that moment.
 """
 
 import asyncio
@@ -18,17 +18,17 @@ log = logging.getLogger(__name__)
 _OPENING_SECONDS = 5.0
 _CATCHING_UP_SECONDS = 1.0
 _COMPARISONS = 3
-"""What is then still missing is listed anew: its watch may be one that tells nothing."""
+"""Comparisons before the informer relists: its watch may deliver no events."""
 _LISTING_SECONDS = 60.0
 _LOOK_SECONDS = 0.02
 
 
 class StoreFreshness:
-    """Whether one informer's store can be believed; `regained` is called when it can be again."""
+    """Freshness of one informer's store; `regained` is called when the store is up to date again."""
 
     def __init__(self, informer: Informer, regained: Callable[[], None]) -> None:
         self.doubted = False
-        """Whether the store may be an old one."""
+        """Whether the store may be stale."""
         self._informer = informer
         self._regained = regained
         self._reachable = asyncio.Event()
@@ -36,19 +36,21 @@ class StoreFreshness:
         self._contacts = 0
 
     def lose(self) -> None:
-        """The cluster does not answer."""
+        """Record that the cluster does not answer."""
         self.doubted = True
         self._losses += 1
         self._reachable.clear()
 
     def answered(self, *, again: bool) -> None:
-        """The cluster answers. `again`: for the first time since it did not, so that its watch has to be resumed."""
+        """Record that the cluster answers. `again`: for the first time since an outage, so its watch has to be
+        resumed.
+        """
         if again:
             self._contacts = self._informer.contacts
         self._reachable.set()
 
     async def run(self) -> None:
-        """Find out, whenever the cluster answers while the store is in doubt, until cancelled."""
+        """Check the store whenever the cluster answers and the store may be stale, until cancelled."""
         while True:
             await self._reachable.wait()
             self._reachable.clear()
@@ -56,7 +58,7 @@ class StoreFreshness:
             try:
                 caught_up = self.doubted and await self._catch_up()
             except KubeError as error:
-                # The next probe that is answered has it tried again.
+                # The next answered probe triggers another try.
                 log.debug("%s in cluster %s: %s", self._informer.kind, self._informer.client.name, error)
                 continue
             if caught_up and losses == self._losses:
@@ -84,7 +86,7 @@ class StoreFreshness:
         return await self._until(lambda: not missing.left(self._informer), _CATCHING_UP_SECONDS)
 
     async def _until(self, true: Callable[[], bool], seconds: float) -> bool:
-        """Whether it comes true in time, and before the cluster is lost again."""
+        """Return whether the condition becomes true in time, and before the cluster is lost again."""
         loop, losses = asyncio.get_running_loop(), self._losses
         end = loop.time() + seconds
         while not true():

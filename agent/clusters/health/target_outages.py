@@ -1,4 +1,4 @@
-"""The lives of targets: which of them are cut off, and for how long, as this process has seen it since it leads."""
+"""Outages of targets, as observed by this process since it became leader."""
 
 import time
 from collections.abc import Callable
@@ -13,7 +13,7 @@ UNSEEN = TargetLife()
 
 
 class TargetOutages:
-    """The life of each target by the key of its Target; listeners are called for every change of a state."""
+    """The life of each target by the key of its Target; listeners are called for every change of its state."""
 
     def __init__(self) -> None:
         self._lives: dict[Key, TargetLife] = {}
@@ -23,33 +23,35 @@ class TargetOutages:
         return key in self._lives
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
-        """Call when the state of a target has changed."""
+        """Register a listener for changes of a target's state."""
         self._listeners.append(listener)
 
     def of(self, key: Key) -> TargetLife:
-        """What is known of a target: nothing against one that was not looked at yet."""
+        """Return the life of a target; a target that was not checked yet counts as connected."""
         return self._lives.get(key, UNSEEN)
 
     def silent_for(self, key: Key) -> float:
-        """How many seconds a target has not answered, 0 while it does."""
+        """Return the seconds for which a target has not answered, 0 if it answers."""
         return self.of(key).silent_for(time.monotonic())
 
     def has_lost(self, key: Key, standing: Standing, after: float | None) -> bool:
-        """Whether a pod in a target is to be replaced because that is lost, which this process has seen for itself.
+        """Return whether a pod must be replaced because its target is lost, as observed by this process or
+        declared.
 
-        :param standing: what the Target says
-        :param after: what the pod, its owner or its namespace says of how long it stays in one that does not answer
+        :param standing: state published in the Target's status
+        :param after: seconds that the pod, its owner or its namespace stays in a silent target; None if they
+            set none
         """
         life = self.of(key)
         seen = standing.declared or life.silent_since is not None
         return seen and standing.has_lost(life.silent_for(time.monotonic()), after)
 
     def begin(self, key: Key, life: TargetLife) -> None:
-        """Go on from what another process has known of a target."""
+        """Continue from the state that another process has recorded."""
         self._lives[key] = life
 
     def look(self, key: Key, target: Target | None, terms: Terms) -> TargetLife:
-        """Look at a target; returns its life from now on."""
+        """Check a target; return its life after that."""
         old, now = self.of(key), time.monotonic()
         life, seen = old, sight(target)
         if target is not None and seen is Sight.SILENT:
@@ -64,18 +66,18 @@ class TargetOutages:
         self._lives[key] = self.of(key).heard(moment)
 
     def spare(self, since: float) -> None:
-        """Failover was held since a moment, and is no more: seconds of silence meanwhile do not count."""
+        """Ignore the seconds of silence during which failover was suspended, from `since` until now."""
         now = time.monotonic()
         self._lives = {key: life.spared(since, now) for key, life in self._lives.items()}
 
     def forget(self, key: Key) -> None:
-        """There is no such Target any more."""
+        """Forget a deleted Target."""
         if self._lives.pop(key, UNSEEN).state is not LifeState.CONNECTED:
             tell(self._listeners, key)
 
 
 def sight(target: Target | None) -> Sight:
-    """What a look at a target shows."""
+    """Return the state of a target's connection as one of few values."""
     if target is None:
         return Sight.UNKNOWN
     if target.ready:

@@ -89,7 +89,7 @@ class Chaperons:
         targets.on_detach(self._detached)
 
     def of(self, parent: Key) -> list[Placed]:
-        """Chaperons of the proxy pod with this namespace and name, whatever its UID."""
+        """Return the chaperons of the proxy pod with this namespace and name, whatever its UID."""
         return list(self._by_parent.get(parent, {}).values())
 
     def departed(self, target: Target, uid: str) -> Departure | None:
@@ -105,11 +105,11 @@ class Chaperons:
         return self._in[namespace] > 0
 
     def subscribe(self, subscriber: Callable[[Key], None]) -> None:
-        """Call with the parent's key whenever one of its chaperons changes."""
+        """Register a subscriber: called with the parent's key whenever one of its chaperons changes."""
         self._subscribers.append(subscriber)
 
     def parents(self, target: Target) -> list[Key]:
-        """Proxy pods that have a chaperon in a target."""
+        """Return the proxy pods that have a chaperon in a target."""
         return [parent for parent, placed in self._by_parent.items() if any(key[0] == target.key for key in placed)]
 
     def is_ours(self, chaperon: Object) -> bool:
@@ -119,7 +119,7 @@ class Chaperons:
         return not owner or owner == self._cluster_uid
 
     def made_here(self, target: Target) -> list[Key]:
-        """Proxy pods for which this cluster itself has put a chaperon in a target, by its UID."""
+        """Return the proxy pods with a chaperon in a target that this cluster has created, recognized by its UID."""
         return [
             parent
             for parent, placed in self._by_parent.items()
@@ -153,7 +153,7 @@ class Chaperons:
         tell(self._subscribers, parent)
 
     def _detached(self, target: Target) -> None:
-        # The informer of a self target lives on with the local cluster.
+        # The informer of a self target belongs to the local cluster and keeps running.
         stop = self._stops.pop(target.key, None)
         if stop is not None:
             stop()

@@ -6,7 +6,7 @@ from agent.kube.errors import Conflict, KubeError, TooManyRequests, Unreachable
 from agent.kube.store import Key
 
 _PASSING = (Conflict, TooManyRequests, Unreachable)
-"""Errors of a cluster that takes the same write a moment later."""
+"""Errors after which a cluster may accept the same write soon."""
 
 
 class EndpointRefusals:

@@ -39,11 +39,11 @@ class Endpoints:
         self._subscribers: list[Callable[[str], None]] = []
 
     def subscribe(self, subscriber: Callable[[str], None]) -> None:
-        """Call for every node whose port or state changes."""
+        """Register a subscriber: called for every node whose port or state changes."""
         self._subscribers.append(subscriber)
 
     def port(self, node: str) -> int | None:
-        """The port of a virtual node, None while it has none."""
+        """Return the port of a virtual node, None if it has none."""
         return self._ports.get(node)
 
     def served(self, node: str) -> Served | None:
@@ -51,14 +51,14 @@ class Endpoints:
         return self._problems.get(node) or self._common
 
     def announce(self, node: str, port: int) -> None:
-        """A virtual node is served on this port."""
+        """Record the port on which a virtual node is served."""
         if self._ports.get(node) != port or node in self._problems:
             self._ports[node] = port
             self._problems.pop(node, None)
             self._tell(node)
 
     def fail(self, node: str, problem: Served) -> None:
-        """A virtual node cannot be served."""
+        """Record why a virtual node cannot be served."""
         if self._problems.get(node) != problem:
             self._problems[node] = problem
             self._ports.pop(node, None)

@@ -22,15 +22,18 @@ Place = Key
 
 class _Fencing(NamedTuple):
     asks: bool
-    """Return whether the pod asks for a fence."""
+    """Whether the pod asks for a fence."""
     marked: bool
-    """Return whether the target's agent stops its delegate without renewals: its chaperon bears the mark of a fence."""
+    """Whether the target's agent stops the delegate without renewals: the chaperon carries the annotation of a
+    fence.
+    """
 
 
 class FencedPods:
-    """Bound proxy pods that ask for a fence, or still bear a note of one, or whose chaperon does, by place.
+    """Bound proxy pods that ask for a fence, that have a record of one, or whose chaperon has one; indexed by
+    place.
 
-    Each event costs as much as the pods that it concerns; nothing looks through all pods.
+    Each event costs as much as the pods that it concerns; no event scans all pods.
     """
 
     def __init__(
@@ -55,7 +58,7 @@ class FencedPods:
             informer.subscribe(self._owner_changed)
 
     def on_change(self, listener: Callable[[Key, Place], None]) -> None:
-        """Call with the pod and its place for each change of a pod that is fenced, or was."""
+        """Register a listener: called with the pod and its place for each change of a pod that is or was fenced."""
         self._listeners.append(listener)
         for place, pods in self._places.items():
             for pod in pods:
@@ -67,7 +70,7 @@ class FencedPods:
         return found is not None and found.asks
 
     def at(self, place: Place) -> list[Object]:
-        """Return the pods of a place that ask for a fence, or bear a note of one, or whose chaperon does."""
+        """Return the pods of a place that ask for a fence, that have a record of one, or whose chaperon has one."""
         found = (self._pods.get(key) for key in self._places.get(place, ()))
         return [pod for pod in found if pod is not None]
 

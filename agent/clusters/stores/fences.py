@@ -1,7 +1,7 @@
-"""Renewals of lease fences: sent by a source, seen by a target. All times are from monotonic clocks.
+"""Renewals of lease fences: sent by a source, observed by a target. All times are from monotonic clocks.
 
-In a source, the mover and feedback ask whether the fence has certainly stopped a pod whose target is unreachable. In a
-target, the chaperon controller asks whether a chaperon may have a delegate.
+In a source, the mover and feedback ask whether the fence has certainly stopped a pod whose target is
+unreachable. In a target, the chaperon controller asks whether a chaperon may have a delegate.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ class SentRenewals:
         self.refusals: dict[Key, str] = {}
         """Messages for users: why a target refuses the renewal of a Lease."""
         self.growing: set[Key] = set()
-        """Leases that are about to get a longer term. Promises of their target count only once they have it."""
+        """Leases that are about to get a longer term. Their target's promises count only after that."""
         self.noting: Counter[Key] = Counter()
         """Number of writes in progress that record a target's promise on proxy pods."""
         self.void: set[str] = set()
@@ -51,7 +51,7 @@ class SentRenewals:
             self._under_way[key] -= 1
 
     def on_turn(self, listener: Callable[[Key], None]) -> None:
-        """Call with a place when the refusal or the term of its Lease changes."""
+        """Register a listener: called with a place when the refusal or the term of its Lease changes."""
         self._listeners.append(listener)
 
     def refuse(self, key: Key, message: str) -> None:
@@ -142,7 +142,7 @@ class SeenRenewals:
         return seen.left(self.clock()) if seen is not None else 0.0
 
     def on_stop(self, listener: Callable[[Key], None]) -> None:
-        """Call with the key of each chaperon that its fence stops."""
+        """Register a listener: called with the key of each chaperon that its fence stops."""
         self._listeners.append(listener)
 
     def stop(self, chaperon: Object) -> None:

@@ -1,4 +1,4 @@
-"""Which clusters have gateways, by their ClusterSummaries: the last verdict stands while there is no new one."""
+"""Which clusters have gateways, by their ClusterSummaries. The last result remains until there is a new one."""
 
 from collections.abc import Hashable, Mapping
 from typing import Any
@@ -10,18 +10,18 @@ from agent.model import gatewaytold
 
 
 class GatewayReports:
-    """Clusters are named by any key."""
+    """Gateway reports of clusters. A key is any hashable value."""
 
     def __init__(self, grace: float = ABSENT_SECONDS) -> None:
-        """:param grace: seconds for which a summary without gateways may be one that is being written"""
+        """:param grace: seconds for which a summary without gateways may be an incomplete one"""
         self._grace = GracePeriods(grace)
         self._last: dict[Hashable, bool] = {}
 
     def has(self, key: Hashable, annotations: Mapping[str, str] | None, now: float, *, before: bool) -> bool:
-        """Whether a cluster has gateways.
+        """Return whether a cluster has gateways.
 
-        :param annotations: of its summary, None while that is missing or cannot be read
-        :param before: whether it had any before this process began
+        :param annotations: of its summary, None while it is missing or unreadable
+        :param before: whether it had gateways before this process started
         """
         had = self._last.get(key, before)
         if annotations is not None and gatewaytold.usable(annotations):
@@ -35,18 +35,18 @@ class GatewayReports:
         return has
 
     def left(self, key: Hashable, now: float) -> float | None:
-        """Return seconds until the verdict on a cluster changes unless its summary does; None if it does not."""
+        """Return the seconds until the result for a cluster changes if its summary does not; None if it stays."""
         left = self._grace.left(key, now) if self._grace.is_running(key) else 0.0
         return left or None
 
     def forget(self, key: Hashable) -> None:
-        """A Target is no more, or stands for another cluster."""
+        """Forget a cluster: its Target was deleted, or now names another cluster."""
         self._grace.end(key)
         self._last.pop(key, None)
 
 
 def had_gateways(target: Mapping[str, Any]) -> bool:
-    """Whether a target had gateways by the last verdict, as its conditions say."""
+    """Return whether a target had gateways by the last result, as its conditions report."""
     usable = condition_of(target, GATEWAY_USABLE) or {}
     shared = condition_of(target, "ServicesShared") or {}
     by_gateway = (shared.get("status"), shared.get("reason")) == ("True", BY_GATEWAY)

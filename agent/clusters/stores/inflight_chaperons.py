@@ -1,6 +1,6 @@
-"""Chaperons that no store shows yet: POSTs of this process that are under way or had no answer.
+"""Chaperons that no store shows yet: POSTs of this process that are in progress or had no answer.
 
-A pod is not let go of, nor a target, before it is known what has become of them.
+A pod or target is released only after the outcome of these requests is known.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from agent.kube.errors import Deposed, InvalidConfig, StatusError, Unsent
 from agent.kube.store import Key
 
 _KEPT = 10_000
-"""Requests without an answer that are remembered at most."""
+"""Most requests without an answer that are remembered."""
 
 Listener = Callable[[Key, Key], None]
 """Called with the keys of a target and a proxy pod."""
@@ -24,7 +24,7 @@ _Way = tuple[Key, str]
 
 
 class InflightChaperons:
-    """Chaperons that are being created, by the key of their Target: with other credentials it is the same target."""
+    """Chaperons that are being created, by the key of their Target: new credentials do not change the target."""
 
     def __init__(self) -> None:
         self._under_way: Counter[_Way] = Counter()
@@ -35,12 +35,12 @@ class InflightChaperons:
         self._listeners: list[Listener] = []
 
     def subscribe(self, listener: Listener) -> None:
-        """Call whenever a chaperon is on its way no more, whatever has become of it."""
+        """Register a listener: called whenever a request for a chaperon has ended, whatever the outcome."""
         self._listeners.append(listener)
 
     @contextlib.contextmanager
     def holding(self, target: Target, pod: Key, uid: str) -> Iterator[None]:
-        """A chaperon of a proxy pod is about to be sent, and has been sent or not when this context ends."""
+        """Context manager around sending a chaperon of a proxy pod, from the decision to the end of the request."""
         way = (target.key, uid)
         self._under_way[way] += 1
         try:
@@ -53,7 +53,7 @@ class InflightChaperons:
 
     @contextlib.contextmanager
     def request(self, target: Target, pod: Key, uid: str) -> Iterator[None]:
-        """The request that creates the chaperon. Only an answer tells whether it did."""
+        """Context manager around the request that creates a chaperon. Without an answer its outcome is unknown."""
         way = (target.key, uid)
         with self.holding(target, pod, uid):
             try:
@@ -72,48 +72,54 @@ class InflightChaperons:
             del self._unknown[next(iter(self._unknown))]
 
     def is_under_way(self, target: Target, uid: str) -> bool:
-        """Whether a chaperon of a proxy pod is being sent to a target right now."""
+        """Return whether a chaperon of a proxy pod is being sent to a target now."""
         return (target.key, uid) in self._under_way
 
     def is_unknown(self, target: Target, uid: str) -> bool:
-        """Whether one may have arrived, or may yet, without our having had an answer."""
+        """Return whether a target may have or get a chaperon from a request that had no answer."""
         return (target.key, uid) in self._unknown
 
     def any_to(self, target: Key) -> bool:
-        """Whether any chaperon is on its way to a target."""
+        """Return whether any chaperon may be on its way to a target."""
         return any(way[0] == target for way in itertools.chain(self._under_way, self._unknown))
 
     @property
     def moment(self) -> int:
-        """What to give to `read` after a reading that begins now."""
+        """Number to pass to `read` after a reading that starts now."""
         return self._last
 
     def read(self, target: Target, moment: int, uid: str = "") -> None:
-        """The target has been read since a moment, all of it or what it has of one pod: what had arrived is known."""
+        """Resolve the requests to a target that ended before `moment`: a reading since then has shown their
+        chaperons.
+
+        :param uid: of the proxy pod if only its chaperons were read; empty if all were
+        """
         ways = [(target.key, uid)] if uid else [way for way in self._unknown if way[0] == target.key]
         for way in ways:
             if self._unknown.get(way, moment + 1) <= moment:
                 del self._unknown[way]
 
     def close(self, target: Key, *, closed: bool = True) -> None:
-        """Whether nothing is sent to a target any more, because it is being removed."""
+        """Stop sending to a target because it is being removed, or (`closed` False) resume."""
         if closed:
             self._closed.add(target)
         else:
             self._closed.discard(target)
 
     def is_closed(self, target: Target) -> bool:
-        """Whether a target is being removed."""
+        """Return whether a target is being removed."""
         return target.key in self._closed
 
     def forget(self, target: Key) -> None:
-        """There is no such target any more."""
+        """Forget a target that was deleted."""
         self._closed.discard(target)
         self._unknown = {way: number for way, number in self._unknown.items() if way[0] != target}
 
 
 def _had_no_effect(error: BaseException) -> bool:
-    """Whether a request that failed has created nothing for sure: an API server that errs may have written."""
+    """Return whether a failed request has certainly created nothing. An API server that answers 5xx may have
+    written.
+    """
     if isinstance(error, StatusError):
         return error.status < 500
     return isinstance(error, Unsent | Deposed | InvalidConfig)

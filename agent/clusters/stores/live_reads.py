@@ -1,7 +1,7 @@
-"""What is asked of an API server itself before a pod or a target is let go of, or a chaperon deleted.
+"""Reads from an API server before a pod or target is released, or a chaperon deleted.
 
-A store may be old: the process may have stood still, a watch be late, an answer have been lost. What it does not hold
-proves nothing.
+A store may be stale: the process may have been suspended, a watch delayed, or an answer lost. So an object that
+is missing from a store may exist.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _SOONEST_SECONDS, _LATEST_SECONDS = 0.5, 10.0
 
 @contextlib.contextmanager
 def _probed(target: Target) -> Iterator[None]:
-    """A target that gives no answer meanwhile is probed at once."""
+    """Context manager that probes a target at once if it does not answer."""
     try:
         yield
     except Unreachable:
@@ -35,7 +35,7 @@ def _probed(target: Target) -> Iterator[None]:
 
 
 class LiveReads:
-    """Reads that bypass the stores. All raise KubeError: then nothing is let go, and silent targets are probed."""
+    """Reads that bypass the stores. All raise KubeError: then nothing is released, and silent targets are probed."""
 
     def __init__(self, local: Client, cluster_uid: str, chaperons: Chaperons, sending: InflightChaperons) -> None:
         self._local = local
@@ -45,7 +45,7 @@ class LiveReads:
         self._delegates = Delegates()
 
     async def proxy(self, key: Key) -> Object | None:
-        """The proxy pod as the API server of this cluster has it, None when there is none."""
+        """Return the proxy pod from the local API server, None if it does not exist."""
         try:
             pod = Object(PODS, await self._local.get_raw(PODS, key[1], key[0]))
         except NotFound:
@@ -53,11 +53,13 @@ class LiveReads:
         return pod if pod.scheduler_name == names.SCHEDULER_PROXY else None
 
     async def is_free(self, target: Target, pod: Object) -> bool:
-        """Whether a target has neither chaperon nor delegate of a proxy pod, and none is on its way there.
+        """Return whether a target has neither chaperon nor delegate of a proxy pod, and no chaperon is on its
+        way to it.
 
-        Where the last chaperon was seen going and none was sent since, only its delegate is asked for, and nobody if it
-        had told that this had ended. A target's agent may still be making the delegate of a chaperon that has just
-        gone: that is for its garbage collector to find out.
+        If the store showed the deletion of the last chaperon and none was sent since, only the delegate is
+        read. If that chaperon had reported the end of the delegate, nothing is read. A target's agent may still
+        be creating the delegate of a chaperon that has just been deleted: the target's garbage collector
+        deletes that delegate.
         """
         if self._sending.is_under_way(target, pod.uid):
             return False
@@ -71,7 +73,9 @@ class LiveReads:
         return not await self._has_delegate(target, pod, departure)
 
     def pause(self, target: Target, pod: Object) -> float:
-        """Seconds after which to ask again whether a target is free of a proxy pod: as long as its chaperon is gone."""
+        """Return the seconds until the next check whether a target is free of a proxy pod: the age of the
+        deletion, bounded.
+        """
         departure = self._chaperons.departed(target, pod.uid)
         if departure is None:
             return _AGAIN_SECONDS
@@ -86,7 +90,7 @@ class LiveReads:
         return False
 
     async def has(self, target: Target, namespace: str, uid: str) -> bool:
-        """Whether a target has a chaperon of a proxy pod, which is in the store then."""
+        """Return whether a target has a chaperon of a proxy pod. If so, it is in the store afterwards."""
         moment = self._sending.moment
         with _probed(target):
             selector = f"{names.LABEL_PARENT_UID}={uid}"
@@ -99,7 +103,7 @@ class LiveReads:
         return bool(found)
 
     async def has_node(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
-        """Whether the delegate of a chaperon with these metadata has a node, whatever the chaperon says of it."""
+        """Return whether the delegate of a chaperon with these metadata has a node, read from the target."""
         with _probed(target):
             return await self._delegates.has_node(target, chaperon)
 
@@ -109,7 +113,7 @@ class LiveReads:
             return await self._delegates.is_made(target, chaperon)
 
     async def left_in(self, target: Target) -> list[Object]:
-        """Chaperons that this cluster has made in a target, without their content."""
+        """Return metadata of the chaperons that this cluster has created in a target."""
         moment = self._sending.moment
         with _probed(target):
             _, found = await target.port.list_raw(
@@ -123,7 +127,7 @@ class LiveReads:
         return [Object(CHAPERONS, bytes(raw)) for raw in found]
 
     async def take(self, target: Target, chaperon: Object) -> None:
-        """Have a chaperon that was found there in the store, if it is still there."""
+        """Put a chaperon into the store if it still exists."""
         try:
             raw = await target.port.get_raw(CHAPERONS, chaperon.name, chaperon.namespace)
         except NotFound:
@@ -131,6 +135,9 @@ class LiveReads:
         target.chaperons.absorb(raw)
 
     async def _confirm(self, target: Target) -> None:
-        """What another cluster does not have says nothing. Raises Unreachable if one answers in the target's place."""
+        """Confirm the target's identity: an object missing in another cluster proves nothing.
+
+        Raises Unreachable if another cluster answers in the target's place.
+        """
         if not await target.identity.confirm():
             raise Unreachable(f"another cluster answers in place of target {target.title}")

@@ -1,6 +1,6 @@
 """Namespaces of the local cluster, and whether each is enabled: only enabled ones send new objects to targets.
 
-Whoever takes the label away stops new pods. Those that are in targets, and what they need there, stay until they end.
+Removing the label stops new pods. Pods in targets, and the copies that they need, stay until they end.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def reduce(raw: bytes) -> bytes:
-    """The metadata of a namespace, without annotations that are none of our business."""
+    """Return the metadata of a namespace, with only the annotations that Flotilla uses."""
     namespace = _decoder.decode(raw)
     annotations = namespace.metadata.annotations or {}
     kept = {key: value for key, value in annotations.items() if names.is_ours(key) or is_filter(key)}
@@ -44,13 +44,13 @@ def reduce(raw: bytes) -> bytes:
 
 
 def turns(old: Object | None, new: Object | None) -> bool:
-    """Whether a change of a namespace enables it, or ends that."""
+    """Return whether a change of a namespace enables or disables it."""
     before, after = (namespace is not None and is_enabled(namespace.labels) for namespace in (old, new))
     return before != after
 
 
 class Namespaces:
-    """Which namespaces are enabled. Nothing may be concluded before its informer has synced: callers watch that."""
+    """Lookup of enabled namespaces. Its results are valid only after its informer has synced: callers check that."""
 
     def __init__(self, local: Cluster, chaperons: Chaperons) -> None:
         self.informer = local.informer(NAMESPACES, reduce=reduce)
@@ -59,25 +59,27 @@ class Namespaces:
         self.informer.subscribe(self._changed)
 
     def on_turn(self, listener: Callable[[str], None]) -> None:
-        """Call with the name of every namespace that becomes enabled, or ceases to be, once all of them are known."""
+        """Register a listener: called with the name of every namespace that is enabled or disabled after the
+        first sync.
+        """
         self._listeners.append(listener)
 
     def get(self, name: str) -> Object | None:
-        """A namespace, with those of its annotations that are ours."""
+        """Return a namespace, with only the annotations that Flotilla uses; None if it does not exist."""
         return self.informer.store.get(("", name))
 
     def annotations(self, name: str) -> Mapping[str, str]:
-        """Those of a namespace that are ours, none of one that is not known."""
+        """Return the annotations of a namespace that Flotilla uses; empty if the namespace does not exist."""
         namespace = self.get(name)
         return namespace.annotations if namespace is not None else {}
 
     def is_enabled(self, name: str) -> bool:
-        """Whether something new of a namespace may go to targets."""
+        """Return whether new objects of a namespace may be sent to targets."""
         namespace = self.get(name)
         return namespace is not None and is_enabled(namespace.labels)
 
     def is_in_use(self, name: str) -> bool:
-        """Whether a namespace is enabled, or pods of it are in a target still."""
+        """Return whether a namespace is enabled, or a target still has pods of it."""
         return self.is_enabled(name) or self._chaperons.any_in(name)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:

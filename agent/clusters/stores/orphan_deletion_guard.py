@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 LOOK_SECONDS = 10.0
 """Seconds between checks whether held orphans may be deleted."""
 _SOON_SECONDS = 0.5
-"""Pause while that is not known yet."""
+"""Seconds until the next check while the answer is unknown."""
 _COUNT_SECONDS = 1.0
 """Seconds for which a census counts."""
 _REMEMBERED = 20_000
@@ -72,7 +72,7 @@ class OrphanDeletionGuard:
         return self._lease.absences if self._lease is not None else ()
 
     def on_change(self, listener: Callable[[Target], None]) -> None:
-        """Call when something of a target begins to be held, or that ends."""
+        """Register a listener: called when orphans of a target begin or cease to be held."""
         self._listeners.append(listener)
 
     def held(self, target: Target) -> Hold | None:
@@ -84,7 +84,9 @@ class OrphanDeletionGuard:
         return self.wait(placed.target) if self._is_orphan(placed.chaperon) else 0.0
 
     def wait(self, target: Target) -> float:
-        """Return the same for any object in a target whose original this cluster does not know."""
+        """Return the seconds until a re-check for any object in a target whose original is not known, 0 if it
+        may be deleted.
+        """
         if self._lease is None:
             return 0.0
         judged = self._judged.get(target, _NEVER)
@@ -118,7 +120,7 @@ class OrphanDeletionGuard:
             return _Judged(now, 0.0, 0.0, None)
         since = before.many_since or now
         if not lease.renewed_since(since):
-            # A leader that is forgotten learns it when it renews.
+            # A leader learns only from its next renewal whether etcd was restored without its lease.
             return _Judged(now, since, _SOON_SECONDS, before.hold)
         found = hold(census, lease.absences, self._released(target))
         return _Judged(now, since, LOOK_SECONDS if found is not None else 0.0, found)

@@ -1,10 +1,10 @@
-"""Whether what looks like orphans in a target may be deleted, or is what this cluster has forgotten. Pure.
+"""Decision whether apparent orphans in a target may be deleted, or this cluster has forgotten their pods. Pure.
 
-An orphan is a PodChaperon that this cluster made for a pod of a name that it does not know. Pods are not forgotten in
-the ordinary course: they carry finalizers, so that a pod that was deleted while no agent ran is still there,
-terminating, however many were deleted with it. Few orphans come about by faults: a finalizer taken off by hand, a
-target that was given up and is back. Many, made while this cluster knew of no leader, mean that its etcd was restored
-from a backup: they are the pods that were made since, and run for somebody.
+An orphan is a PodChaperon that this cluster created for a pod whose name it does not know. Normally pods are
+not forgotten: their finalizers keep a pod that was deleted while no agent ran in the state terminating, however
+many were deleted with it. Few orphans result from faults: a finalizer that a user removed, or a lost target
+that has returned. Many that were created while this cluster had no leader prove that its etcd was restored from
+an older backup: they are the pods created since that backup, and they may be in use.
 """
 
 from collections.abc import Iterable
@@ -17,20 +17,20 @@ from agent.base.leaderless_intervals import Absence, last_of
 
 MANY = 10
 SHARE = 0.2
-"""Orphans are held where they are more than so many, or more than this share of what this cluster has in a target."""
+"""Orphans are held if they are more than MANY, or more than this share of this cluster's chaperons in a target."""
 
 
 class Census(msgspec.Struct, frozen=True):
-    """What this cluster has in a target."""
+    """Chaperons of this cluster in a target."""
 
     chaperons: int
-    """All of them that are not being deleted."""
+    """Number of chaperons that are not being deleted."""
     orphans: tuple[datetime, ...]
-    """Those whose pod is not known, and was not seen to be deleted either: when they were made, by our clock."""
+    """Creation times, by the local clock, of chaperons whose pod is unknown and was not observed being deleted."""
 
     @property
     def many(self) -> bool:
-        """Whether so many may be no accident: who has few pods in a target has no more than these to lose."""
+        """Whether there are too many orphans for an accident. With few chaperons in a target, few orphans are many."""
         return len(self.orphans) > MANY or len(self.orphans) > SHARE * self.chaperons
 
 
@@ -40,11 +40,16 @@ class Hold(NamedTuple):
     orphans: int
     chaperons: int
     token: str
-    """What the annotation has to say: from when on this cluster has forgotten them; empty where none helps."""
+    """Value of the annotation that permits deletion: the time from which the pods were forgotten; empty if none
+    does.
+    """
 
 
 def hold(census: Census, absences: Iterable[Absence], released: str) -> Hold | None:
-    """What is held in a target, None where every orphan may go; `released` is what the Target's annotation says."""
+    """Return the orphans to hold in a target, None if all may be deleted.
+
+    :param released: value of the Target's annotation
+    """
     absence = last_of(absences, census.orphans) if census.many else None
     if absence is None or released == absence.token:
         return None

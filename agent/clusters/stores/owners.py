@@ -1,4 +1,4 @@
-"""Owners: what controls pods of this cluster, and what it says by annotation; only metadata is watched of it."""
+"""Controllers of the pods of this cluster, and their annotations. Only their metadata is watched."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -11,21 +11,23 @@ from agent.kube.store import Object
 from agent.kube.typed import Owner
 
 KINDS = (DEPLOYMENTS, STATEFUL_SETS, REPLICA_SETS, JOBS, CRON_JOBS)
-"""Those that people write; a kind that only makes such does not count."""
+"""Kinds that users create. A kind whose objects only create such objects does not count."""
 _ABOVE = {REPLICA_SETS: DEPLOYMENTS, JOBS: CRON_JOBS}
 _CONTROLLER = "controller"
 
 
 class Chain(NamedTuple):
-    """What controls a pod, the closest first."""
+    """Controllers of a pod, the closest first."""
 
     owners: tuple[Object, ...]
     missing: Informer | None = None
-    """Of a kind of which an owner is not known, and so nothing that is above it."""
+    """Informer of the kind of the first owner that is not cached; the owners above it are unknown. None if all
+    are cached.
+    """
 
 
 class Owners:
-    """Looks up the owners of pods, whose kinds it watches from when it is made."""
+    """Lookup of the owners of pods. It watches their kinds from its creation on."""
 
     def __init__(self, local: Cluster) -> None:
         self.informers = {kind: local.informer(kind, reduce=owner_metadata) for kind in KINDS}
@@ -34,7 +36,9 @@ class Owners:
             self.informers[kind].store.index(_CONTROLLER, controller_of)
 
     def of(self, obj: Object) -> Chain:
-        """What controls an object: a Deployment and not its ReplicaSets, on which its annotations stay for ever."""
+        """Return the controllers of an object. A Deployment replaces its ReplicaSets, which keep stale copies
+        of annotations.
+        """
         found: list[Object] = []
         owner = owner_of(obj)
         while owner is not None:
@@ -51,7 +55,7 @@ class Owners:
         return Chain(tuple(found))
 
     def below(self, owner: Object) -> Iterator[str]:
-        """UIDs of what may control pods, of all that an owner controls and itself."""
+        """Yield the UIDs of an owner and of the objects that it controls and that may control pods."""
         yield owner.uid
         for kind, above in _ABOVE.items():
             if above is owner.kind:
@@ -59,13 +63,13 @@ class Owners:
 
 
 def owner_of(obj: Object) -> Owner | None:
-    """What controls an object, or will: a replacement belongs to a ReplicaSet that has not adopted it yet."""
+    """Return the controller of an object; for a replacement, the ReplicaSet that has not adopted it yet."""
     if obj.controller is not None or not obj.hot_annotations.replaces:
         return obj.controller
     return next(iter(obj.head.metadata.owner_references or ()), None)
 
 
 def controller_of(obj: Object) -> tuple[str, ...]:
-    """Its UID, as an index has it."""
+    """Return the UID of an object's controller, for an index."""
     owner = owner_of(obj)
     return (owner.uid,) if owner is not None else ()

@@ -45,7 +45,7 @@ class Part(NamedTuple):
 
 
 def owner_of(placement: Key) -> Owner:
-    """Where the decisions of a Placement are found."""
+    """Return namespace and label by which the decisions of a Placement are found."""
     return placement[0], decision_label(placement[1])
 
 
@@ -56,7 +56,7 @@ def owner_in(decision: Object) -> Owner | None:
 
 
 def decisions_of(decisions: "Watched", owner: Owner) -> list[Object]:
-    """The PlacementDecisions of one Placement."""
+    """Return the PlacementDecisions of one Placement."""
     return decisions.find(_INDEX, _indexed, "/".join(owner))
 
 

@@ -1,4 +1,4 @@
-"""What Placements are evaluated over, as it is watched: each object is read once, for everybody who evaluates here."""
+"""Watched inputs of Placements. Each object is decoded once for all that evaluate Placements in this process."""
 
 import functools
 from collections.abc import Callable, Mapping
@@ -28,17 +28,17 @@ _READ: Mapping[Kind, Callable[[Mapping[str, Any]], Any]] = {
 
 
 class Change(NamedTuple):
-    """One object was written, also where it reads as before."""
+    """Write of one object, even if its decoded content is unchanged."""
 
     kind: Kind
     key: Key
     before: Any
-    """As it was read, None where it was not there."""
+    """Decoded content before the write, None if the object did not exist."""
     after: Any
 
 
 class PlacementInputsCache:
-    """ManagedClusters, their sets, bindings and scores, read whenever one of them changes."""
+    """ManagedClusters, their sets, bindings and scores, decoded whenever one of them changes."""
 
     def __init__(self, watch: Callable[[Kind], "Watched"]) -> None:
         self._found: dict[Kind, dict[Key, Any]] = {kind: {} for kind in _READ}
@@ -50,17 +50,19 @@ class PlacementInputsCache:
             watched.subscribe(functools.partial(self._changed, kind), functools.partial(self._turned, kind))
 
     def subscribe(self, listener: Callable[[Change | None], None]) -> None:
-        """Call `listener` with every change from now on, and with None when all of a kind came or went."""
+        """Register a listener: called with every change, and with None when all objects of a kind appear or
+        disappear.
+        """
         self._listeners.append(listener)
 
     @property
     def known(self) -> bool:
-        """Whether all of these have been read."""
+        """Whether all of these kinds have been read."""
         return all(watched.store is not None for watched in self._watched.values())
 
     @property
     def fleet(self) -> PlacementInputs:
-        """All that has been read; the same object as long as nothing reads otherwise."""
+        """Decoded inputs; the identical object until one of them changes."""
         if self._fleet is None:
             self._fleet = PlacementInputs(
                 clusters={name: each for (_, name), each in self._found[MANAGED_CLUSTERS].items()},
@@ -72,23 +74,23 @@ class PlacementInputsCache:
 
     @property
     def bindings(self) -> Mapping[str, frozenset[str]]:
-        """Namespace to the sets that are bound to it."""
+        """Names of the bound sets by namespace."""
         if self._bindings is None:
             self._bindings = read.bound_sets(self._found[MANAGED_CLUSTER_SET_BINDINGS])
         return self._bindings
 
     def cluster(self, name: str) -> ManagedCluster | None:
-        """One ManagedCluster, as it is read."""
+        """Return a decoded ManagedCluster, None if it does not exist."""
         found: ManagedCluster | None = self._found[MANAGED_CLUSTERS].get(("", name))
         return found
 
     def manifest(self, name: str) -> Object | None:
-        """One ManagedCluster, whole."""
+        """Return a whole ManagedCluster, None if it does not exist."""
         store = self._watched[MANAGED_CLUSTERS].store
         return store.get(("", name)) if store is not None else None
 
     def sets_of(self, *clusters: ManagedCluster | None) -> frozenset[str]:
-        """The sets that any of these clusters is in."""
+        """Return the names of the sets that contain any of these clusters."""
         sets = self._found[MANAGED_CLUSTER_SETS].values()
         return frozenset(each.name for each in sets if any(one is not None and each.has(one) for one in clusters))
 

@@ -1,8 +1,9 @@
 """Proxy pods of this cluster: one informer for all controllers, and the writers of their finalizers.
 
-While a proxy pod is being scheduled, the finalizers of all targets where it may go hold it. A claim leaves that of one
-target; feedback sees to it that a bound pod has that of its home; a release takes off those that hold nothing any more.
-Each is one patch, guarded by the pod's version where it changes finalizers: lists are replaced whole.
+While a proxy pod is being scheduled, it carries the finalizers of all possible targets. A claim leaves that of
+one target. Feedback ensures that a bound pod has the finalizer of its target. A release removes finalizers that
+are no longer needed. Each is one patch, guarded by the pod's version if it changes finalizers: lists are
+replaced whole.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ _NODE, _FINALIZER, _NAMESPACE = "node", "finalizer", "namespace"
 
 
 class ProxyPods:
-    """What this cluster has of them."""
+    """Proxy pods of this cluster, and writes of their finalizers."""
 
     def __init__(self, local: Cluster) -> None:
         self._client = local.client
@@ -27,7 +28,7 @@ class ProxyPods:
         self.informer.store.index(_NAMESPACE, lambda pod: (pod.namespace,))
 
     def bound_to(self, node_name: str) -> list[Object]:
-        """Those that are bound to a virtual node."""
+        """Return the proxy pods that are bound to a virtual node."""
         return self.informer.store.by_index(_NODE, node_name)
 
     def in_namespace(self, namespace: str) -> list[Object]:
@@ -35,29 +36,30 @@ class ProxyPods:
         return self.informer.store.by_index(_NAMESPACE, namespace)
 
     def held_for(self, finalizer: str) -> list[Object]:
-        """Those that carry the finalizer of a target."""
+        """Return the proxy pods with the finalizer of a target."""
         return self.informer.store.by_index(_FINALIZER, finalizer)
 
     def count_held_for(self, finalizer: str) -> int:
-        """How many carry it."""
+        """Return the number of proxy pods with the finalizer of a target."""
         return self.informer.store.count(_FINALIZER, finalizer)
 
     async def bring_home(self, key: Key, patch: dict[str, Any], *, status: bool) -> Object:
-        """Write what feedback has found at home: status, annotations, and the finalizer of the home alone.
+        """Write the results of feedback to a proxy pod: status, annotations, and only the finalizer of its
+        target.
 
-        :param status: whether the patch goes to the status subresource
-        :raises KubeError: if there is no such pod, or it has changed
+        :param status: whether the patch is sent to the status subresource
+        :raises KubeError: if the pod does not exist or has changed
         """
         return await self._patch(key, patch, "status" if status else None)
 
     async def release(
         self, key: Key, uid: str, version: str, finalizers: Sequence[str], status: Mapping[str, Any] | None = None
     ) -> Object:
-        """Leave a proxy pod these finalizers.
+        """Set the finalizers of a proxy pod.
 
-        :param version: of the pod that they were taken from
-        :param status: to be written with them
-        :raises KubeError: if there is no such pod, or it has changed
+        :param version: version of the pod from which the finalizers were computed
+        :param status: status to write in the same request
+        :raises KubeError: if the pod does not exist or has changed
         """
         metadata = {"uid": uid, "resourceVersion": version, "finalizers": list(finalizers) or None}
         if not status:

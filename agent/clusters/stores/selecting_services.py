@@ -1,4 +1,4 @@
-"""Which Services of this cluster select a pod, by the selectors that their users wrote."""
+"""Services of this cluster that select a pod, by the selectors that users wrote."""
 
 from collections.abc import Mapping
 
@@ -13,9 +13,9 @@ _SELECTOR = "selector"
 
 
 class SelectingServices:
-    """Looks up the Services that select a pod. Nothing may be concluded before its informer has synced.
+    """Lookup of the Services that select a pod. Its results are valid only after its informer has synced.
 
-    Each version of a Service is decoded once, because every pod of its namespace asks for all of them.
+    Each version of a Service is decoded once, because the lookup for a pod reads all Services of its namespace.
     """
 
     def __init__(self, local: Cluster) -> None:
@@ -29,9 +29,10 @@ class SelectingServices:
         self.informer.subscribe(self._changed)
 
     def of(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """Services that select pods of a namespace with these labels; those that cannot be read select none.
+        """Return the Services that select pods of a namespace with these labels. Unreadable Services select
+        none.
 
-        Each is found under one label of its selector, so that others of the namespace cost nothing.
+        Each is indexed under one label of its selector, so that other Services of the namespace cost nothing.
         """
         store = self.informer.store
         found = (store.by_index(_SELECTOR, f"{namespace}/{key}={value}") for key, value in labels.items())

@@ -1,4 +1,4 @@
-"""The ServiceLinks of this cluster by Service, and what they and a Service's annotations ask for."""
+"""ServiceLinks of this cluster by Service, and the rules that they and a Service's annotations request."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -25,7 +25,7 @@ _LINKS = Gauge(
 
 
 class ServiceLinks:
-    """All links by their Service. Where the feature is off, or the kind is not served, there are none."""
+    """All links by their Service; none if the feature is off or the kind is not served."""
 
     def __init__(self, local: Cluster, interval: float, *, wanted: bool) -> None:
         self._wanted = wanted
@@ -53,29 +53,31 @@ class ServiceLinks:
         return not self._wanted or self.served or bool(self._watched.refusal)
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
-        """Call with namespace and name of a Service one of whose links changes."""
+        """Register a listener: called with namespace and name of a Service whose link changes."""
         self._listeners.append(listener)
 
     def on_rule(self, narrowed: Callable[[Key], None], turned: Callable[[], None]) -> None:
-        """Call with the Service whose links ask for something else than before; `turned` when that may be any."""
+        """Register listeners for changed rules: `narrowed` is called with the Service, `turned` when any rule
+        may differ.
+        """
         self._narrowed.append(narrowed)
         self._turned.append(turned)
 
     def of(self, service: Key) -> list[Object]:
-        """The links of a Service."""
+        """Return the links of a Service."""
         return list(self._links.get(service, {}).values())
 
     def get(self, key: Key) -> Object | None:
-        """A link by its own namespace and name, whichever Service it is about."""
+        """Return a link by its own namespace and name, None if it is unknown."""
         store = self._watched.store
         return store.get(key) if store is not None else None
 
     def services(self, namespace: str) -> set[Key]:
-        """Services of a namespace (empty: of all) that have a link, whether they exist or not."""
+        """Return the Services of a namespace (empty: of all) that have a link, whether they exist or not."""
         return {key for key in self._links if namespace in ("", key[0])}
 
     def rule(self, service: Object) -> Rule:
-        """What the links and the annotations of a Service ask for together."""
+        """Return the combined rule of the links and the annotations of a Service."""
         version, known = self._rules.get(service.key, ("", None))
         if known is None or version != service.version:
             links = sorted(self._links.get(service.key, {}))
@@ -84,11 +86,11 @@ class ServiceLinks:
         return known
 
     def forget(self, service: Key) -> None:
-        """A Service is no more."""
+        """Forget a deleted Service."""
         self._rules.pop(service, None)
 
     def absorb(self, raw: bytes) -> None:
-        """Take a link from the answer to our own write. Raises Unreadable."""
+        """Update a link from the response to a write by this agent. Raises Unreadable."""
         self._watched.absorb(raw)
 
     def _changed(self, old: Object | None, new: Object | None) -> None:
@@ -115,9 +117,10 @@ class ServiceLinks:
             tell(self._listeners, service)
 
     def _turn(self) -> None:
-        """All links have been read, or their kind is not served any more.
+        """Handle that all links have been read, or that their kind is no longer served.
 
-        Where they may not be read any more what is known counts: without it more would be told than was asked for.
+        If they may no longer be read, the last known links count: without them more would be published than
+        requested.
         """
         if self._watched.store is not None or not self._watched.is_withheld:
             self._links.clear()
@@ -128,14 +131,14 @@ class ServiceLinks:
 
 
 class LinkCounts:
-    """The metric `flotilla_service_links`: how many links there are by the status of their condition Ready."""
+    """The metric `flotilla_service_links`: number of links by the status of their condition Ready."""
 
     def __init__(self) -> None:
         self._said: dict[Key, str] = {}
         self._counts: Counter[str] = Counter()
 
     def update(self, key: Key, link: Mapping[str, Any] | None) -> None:
-        """Count a link as it is now; None: it is gone."""
+        """Count a link with its current status; None if it has been deleted."""
         before, now = self._said.pop(key, ""), _ready(link) if link is not None else ""
         if now:
             self._said[key] = now
@@ -145,7 +148,7 @@ class LinkCounts:
                 _LINKS.labels(status).set(self._counts[status])
 
     def clear(self) -> None:
-        """No link is known any more."""
+        """Remove all links from the metric."""
         self._said.clear()
         self._counts.clear()
         _LINKS.clear()

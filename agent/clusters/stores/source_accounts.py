@@ -1,7 +1,6 @@
-"""Service accounts of this cluster by which sources act here: no pod that another cluster sends may run as one.
+"""Service accounts of this cluster whose rights sources use: no pod from another cluster may run as one.
 
-Watches  Sources and ClusterSources of this cluster.
-Writes   nothing.
+Watches  Sources and ClusterSources of this cluster. Writes   nothing.
 """
 
 import time
@@ -17,14 +16,16 @@ from agent.model.source import DEFAULT_ACCOUNT
 Now = Callable[[], float]
 
 LINGER_SECONDS = 60.0
-"""How long an account still counts after its Source: the agent deletes the bindings a moment later."""
+"""Seconds for which an account still counts after its Source was deleted: the agent deletes the bindings
+slightly later.
+"""
 
 
 class AccountIndex:
-    """The accounts that Sources and ClusterSources grant rights to, and which of them does.
+    """Accounts to which Sources and ClusterSources grant rights, and the Sources that do.
 
-    The account `default` is not in it. No new Source names it; an old one that does would otherwise stop all pods of
-    its namespace that name no account.
+    The account `default` is not in it. No new Source names it; an old Source that does would otherwise stop all
+    pods of its namespace that name no account.
     """
 
     def __init__(self, changed: Callable[[str], None], now: Now = time.monotonic) -> None:
@@ -36,15 +37,15 @@ class AccountIndex:
         self._accounts: dict[Key, frozenset[Key]] = {}
         """Keys of accounts by the key of the Source."""
         self._gone: dict[Key, float] = {}
-        """When Sources that have been deleted no longer count."""
+        """Times at which deleted Sources no longer count."""
 
     def source_of(self, namespace: str, account: str) -> str:
-        """Kind and name of a Source that grants rights to an account; empty if none does."""
+        """Return kind and name of a Source that grants rights to an account; empty if none does."""
         self._forget()
         return next(iter(self._titles.get((namespace, account), {}).values()), "")
 
     def update(self, old: Object | None, new: Object | None) -> None:
-        """Take in a change of a Source or ClusterSource."""
+        """Update the index after a change of a Source or ClusterSource."""
         if new is None:
             assert old is not None
             self._gone[old.key] = self._now() + LINGER_SECONDS
@@ -74,7 +75,7 @@ class AccountIndex:
 
 
 class SourceAccounts(AccountIndex):
-    """That index, kept up to date by watches of Sources and ClusterSources."""
+    """Account index that watches Sources and ClusterSources."""
 
     def __init__(self, local: Cluster, changed: Callable[[str], None]) -> None:
         def changed_later(namespace: str) -> None:

@@ -1,7 +1,8 @@
-"""Target choices: which targets each pod may go to, as it, its controllers, its namespace and the settings say.
+"""Target choices: the targets that each pod may use, by its own, its controllers', its namespace's and the
+settings' choice.
 
-Where an annotation of a namespace or a controller cannot be read any more, the last value that could counts, as long as
-this process knows it.
+If an annotation of a namespace or a controller cannot be read, the last readable value counts, as long as this
+process remembers it.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +19,7 @@ from agent.model.targetchoice import Level, TargetChoice, combine, level_of, men
 from agent.settings import Settings
 
 POD = "the pod"
-"""One name for all, so that pods of a template have the same choice."""
+"""Name used for all pods, so that pods of a template have equal choices."""
 SETTINGS = "the agent"
 _CONTROLLER = "controller"
 _NOBODY = Chain(())
@@ -35,7 +36,7 @@ Listener = Callable[[Iterable[Key]], None]
 
 
 def said_by(where: str, obj: Object) -> Level | None:
-    """What an object says by annotation, None where it says nothing."""
+    """Return the choice in an object's annotations, None if they contain none."""
     known = obj.hot_annotations
     targets = known.targets, known.targets_short
     allowed = known.allowed_targets, known.allowed_targets_short
@@ -43,15 +44,16 @@ def said_by(where: str, obj: Object) -> Level | None:
 
 
 def said_by_settings(settings: Settings) -> Level | None:
-    """What the settings say, None where they say nothing."""
+    """Return the choice in the settings, None if they contain none."""
     targets, allowed = settings.targets or None, settings.allowed_targets or None
     return Level(SETTINGS, targets, allowed, "--targets", "--allowed-targets") if targets or allowed else None
 
 
 class TargetChoices:
-    """Looks up which targets pods may go to. Nothing may be concluded before the informer of namespaces has synced.
+    """Lookup of the targets that pods may use. Its results are valid only after the informer of namespaces has
+    synced.
 
-    :param owners: None where controllers have no say
+    :param owners: None if annotations of controllers do not count
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class TargetChoices:
         self._by_namespace: dict[str, Level] = {}
         self._owners = owners
         self._by_owner: dict[str, Level] = {}
-        """By UID."""
+        """Choices of controllers by UID."""
         self._listeners: list[Listener] = []
         namespaces.informer.subscribe(self._namespace_changed)
         if owners is not None:
@@ -77,11 +79,11 @@ class TargetChoices:
                 informer.subscribe(self._owner_changed)
 
     def on_change(self, listener: Listener) -> None:
-        """Call with the keys of pods for which something else is said now, though they are the same."""
+        """Register a listener: called with the keys of unchanged pods whose choice has changed."""
         self._listeners.append(listener)
 
     def of(self, pod: Object) -> TargetChoice | None:
-        """Where a pod may go, None where nobody says anything. The same object is the same answer."""
+        """Return the choice of targets for a pod, None without any. Equal choices are the identical object."""
         chain = self._owners.of(pod) if self._owners is not None else _NOBODY
         if chain.missing is not None:
             error = f" ({chain.missing.error})" if chain.missing.error is not None else ""
@@ -103,12 +105,14 @@ class TargetChoices:
         return own
 
     def can_tell(self, pod: Object) -> bool:
-        """Whether it is known where a pod may go. It is not for a moment after a start."""
+        """Return whether the choice of a pod is known. Shortly after a start it is not."""
         missing = self._owners.of(pod).missing if self._owners is not None else None
         return self._objects.synced and (missing is None or missing.error is not None)
 
     def pods_of(self, owner: Object) -> list[Object]:
-        """The proxy pods that an owner controls, itself or by what it makes; none where controllers have no say."""
+        """Return the proxy pods that an owner controls, directly or indirectly; none if annotations of
+        controllers do not count.
+        """
         if self._owners is None:
             return []
         return [pod for uid in self._owners.below(owner) for pod in self._proxies.by_index(_CONTROLLER, uid)]
@@ -142,7 +146,7 @@ class TargetChoices:
 
 
 def _note(known: dict[str, Level], key: str, where: str, old: Object | None, new: Object | None) -> bool:
-    """Keep what an object says by annotation; whether that is something else now."""
+    """Record the choice in an object's annotations; return whether it has changed."""
     before = known.pop(key, None)
     said = said_by(where, new) if new is not None else None
     if said is not None:

@@ -1,8 +1,10 @@
-"""Chaperons of this cluster whose delegates lack labels of this version: made by an earlier version or by Admiralty.
+"""Chaperons of this cluster whose delegates lack labels of this version: made by an earlier version or by
+Admiralty.
 
-While a namespace of a target has any, selectors there select by the wire contract's labels, which every delegate has.
-Targets whose agent follows lose them within seconds of an upgrade, others with the pods. It does not matter whether the
-proxy pod is bound: a delegate may start before the source knows that, and selectors must not change with each pod.
+While a namespace of a target has such chaperons, selectors in it use the wire contract's labels, which every
+delegate has. If the target's agent is upgraded too, it adds the labels within seconds; otherwise such chaperons
+end with their pods. It does not matter whether the proxy pod is bound: a delegate may start before the source
+knows that, and selectors must not change with each pod.
 """
 
 from collections.abc import Callable
@@ -27,7 +29,7 @@ class Unlabelled:
         self._chaperons = chaperons
         self._proxies = proxies.informer.store
         self._in: dict[str, dict[str, dict[Key, Object]]] = {}
-        """By virtual node, namespace and key."""
+        """Such chaperons by virtual node, namespace and key."""
         self._found: list[Callable[[Key], None]] = []
         self._listeners: list[Callable[[tuple[str, str]], None]] = []
         self._stops: dict[str, Callable[[], None]] = {}
@@ -35,17 +37,19 @@ class Unlabelled:
         targets.on_detach(self._detached)
 
     def any(self, target: Target, namespace: str | None = None) -> bool:
-        """Whether a namespace of a target, or (None) the whole target, has any."""
+        """Return whether a namespace of a target, or (None) the whole target, has such chaperons."""
         found = self._in.get(target.node_name, {})
         spaces = found.values() if namespace is None else (found.get(namespace, {}),)
         return any(self._counts(chaperon) for space in spaces for chaperon in space.values())
 
     def on_found(self, listener: Callable[[Key], None]) -> None:
-        """Call with the key of the proxy pod when there is another one."""
+        """Register a listener: called with the key of the proxy pod for each new such chaperon."""
         self._found.append(listener)
 
     def on_turn(self, listener: Callable[[tuple[str, str]], None]) -> None:
-        """Call with virtual node and namespace at the first such chaperon there, and after the last one."""
+        """Register a listener: called with virtual node and namespace at their first such chaperon and after
+        their last.
+        """
         self._listeners.append(listener)
 
     def _counts(self, chaperon: Object) -> bool:
@@ -89,7 +93,9 @@ def _parent(chaperon: Object) -> Key:
 
 
 def _is_labelled(chaperon: Object) -> bool:
-    """Whether its delegate has all labels of this version. A live change may have removed `multicluster/serving`."""
+    """Return whether the delegate has all labels of this version. A live change may have removed
+    `multicluster/serving`.
+    """
     return _SERVING in chaperon.raw and (
         _LACKING not in chaperon.raw or delegates.ANNOTATION_NEW_LABELS not in chaperon.annotations
     )

@@ -40,7 +40,7 @@ class UnmarkedSlices:
         return informer is None or namespace in self._told or informer.synced.is_set()
 
     def subscribe(self, subscriber: Subscriber) -> None:
-        """Call as an informer does for each slice of these namespaces."""
+        """Register a subscriber, called like an informer's for each slice of these namespaces."""
         self._subscribers.append(subscriber)
         for informer in self._informers.values():
             informer.subscribe(subscriber)

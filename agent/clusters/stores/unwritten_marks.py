@@ -18,11 +18,11 @@ class UnwrittenMarks:
         self._listeners: list[Callable[[Object], None]] = []
 
     def subscribe(self, listener: Callable[[Object], None]) -> None:
-        """Call with each Service whose marks begin or cease to count."""
+        """Register a listener: called with each Service whose marks begin or cease to count."""
         self._listeners.append(listener)
 
     def put(self, service: Object, annotations: Mapping[str, str]) -> None:
-        """Let a Service count as one with the marks among these annotations."""
+        """Treat a Service as if it had the marks among these annotations."""
         marks = {key: value for key, value in annotations.items() if service.annotations.get(key) != value}
         known = self._known.get(service.key)
         self._known[service.key] = (service.uid, marks)
@@ -30,7 +30,7 @@ class UnwrittenMarks:
             self._tell(service)
 
     def drop(self, service: Object) -> None:
-        """Let only the written marks of a Service count."""
+        """Treat a Service as having only its written marks."""
         if self._known.pop(service.key, None) is not None:
             self._tell(service)
 
