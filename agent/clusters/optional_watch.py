@@ -35,8 +35,7 @@ _REFUSALS = (Forbidden, NotFound)
 
 
 class OptionalWatch:
-    """Watch whose `store` is None while the kind cannot be read; `changed` is called as by an informer while it
-    can.
+    """Watch whose `store` is None while the kind cannot be read; `changed` is called as by an informer while it can.
 
     `turned` is called when the store becomes available or unavailable. When it becomes available, `changed` is
     then called for all objects in it. With `any_version` the newest served version is watched, whichever

@@ -22,7 +22,7 @@ _REFUSED = (BadRequest, Forbidden, Invalid)
 
 @dataclass(eq=False)
 class _StatusWrite:
-    """Write that one controller wants."""
+    """Requested write of one controller."""
 
     obj: Object
     """Target that the controller has read."""
@@ -35,7 +35,7 @@ class _StatusWrite:
 
 @dataclass
 class _Pending:
-    """Writes to the status of one Target that wait to be made together, and the lock of who makes them."""
+    """Pending writes to the status of one Target, and the lock of their writer."""
 
     writes: list[_StatusWrite] = field(default_factory=list)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -79,8 +79,7 @@ class TargetStatus:
             raise write.error
 
     async def patch_metadata(self, obj: Object, metadata: Raw) -> None:
-        """Patch metadata between two writes of the status, so that neither makes the other fail. Raises
-        KubeError.
+        """Patch metadata between two writes of the status, so that neither makes the other fail. Raises KubeError.
 
         Writes that other callers request meanwhile are merged afterwards.
         """

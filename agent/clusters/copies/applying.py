@@ -1,5 +1,4 @@
-"""Apply manifests for an owner with the rights of a service account, and delete objects that are no longer in
-them.
+"""Apply manifests for an owner with the rights of a service account, and delete objects that are no longer in them.
 
 All requests, reads included, impersonate the account: the agent may only impersonate, and the API server
 refuses everything beyond the account's rights. Existing objects are compared by their metadata

@@ -1,5 +1,4 @@
-"""Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has
-ended.
+"""Prerequisites: objects that must exist in a target before a pod, until the last pod that needs them has ended.
 
 Interface between the senders of pods and the controllers that create and remove copies, which register with it.
 Not an API object, unlike most of what controllers share: `Deps` says why.
@@ -19,8 +18,7 @@ class Provider(Protocol):
     """Controller that creates copies in targets."""
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Return once a target has the objects that a pod needs, or once it is certain that it cannot have
-        them.
+        """Return once a target has the objects that a pod needs, or once it is certain that it cannot have them.
 
         Do not wait for objects that the source does not have or that the target refuses permanently: the pod
         then waits for them in the target, as it would in one cluster. Raises KubeError if another try may help.

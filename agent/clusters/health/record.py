@@ -49,8 +49,7 @@ class Record:
 
 
 def grace(record: Record, now: datetime, seconds: float) -> float:
-    """Return the seconds for which a target still counts as just returned: Placements must first decide for it
-    again.
+    """Return the seconds for which a target still counts as just returned: Placements must first decide for it again.
 
     0 if it returned more than `seconds` ago, or if the clock was set meanwhile.
     """

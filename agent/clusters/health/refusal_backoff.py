@@ -1,5 +1,4 @@
-"""Backoff of pods that a target refuses, judged by its responses to their PodChaperons. Pure, but for the given
-clock.
+"""Backoff of pods that a target refuses, judged by its responses to their PodChaperons. Pure, but for the given clock.
 
 Some API servers answer every read and refuse every write: the disk of their etcd is full, an admission webhook
 is unavailable, or they are overloaded. In other clusters the agent cannot create pods, for the same reasons.

@@ -24,8 +24,7 @@ class Member(NamedTuple):
 
 
 def counted_as(target: Mapping[str, Any]) -> str:
-    """Return the cluster UID for which a Target counts; empty for the local cluster, or while the UID is
-    unknown.
+    """Return the cluster UID for which a Target counts; empty for the local cluster, or while the UID is unknown.
 
     A Target that is declared lost does not count.
     """

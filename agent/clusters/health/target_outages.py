@@ -35,8 +35,7 @@ class TargetOutages:
         return self.of(key).silent_for(time.monotonic())
 
     def has_lost(self, key: Key, standing: Standing, after: float | None) -> bool:
-        """Return whether a pod must be replaced because its target is lost, as observed by this process or
-        declared.
+        """Return whether a pod must be replaced because its target is lost, as observed by this process or declared.
 
         :param standing: state published in the Target's status
         :param after: seconds that the pod, its owner or its namespace stays in a silent target; None if they

@@ -30,8 +30,7 @@ class _Fencing(NamedTuple):
 
 
 class FencedPods:
-    """Bound proxy pods that ask for a fence, that have a record of one, or whose chaperon has one; indexed by
-    place.
+    """Bound proxy pods that ask for a fence, that have a record of one, or whose chaperon has one; indexed by place.
 
     Each event costs as much as the pods that it concerns; no event scans all pods.
     """

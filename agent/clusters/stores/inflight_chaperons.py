@@ -89,8 +89,7 @@ class InflightChaperons:
         return self._last
 
     def read(self, target: Target, moment: int, uid: str = "") -> None:
-        """Resolve the requests to a target that ended before `moment`: a reading since then has shown their
-        chaperons.
+        """Resolve the requests to a target that ended before `moment`: a reading since then has shown their chaperons.
 
         :param uid: of the proxy pod if only its chaperons were read; empty if all were
         """

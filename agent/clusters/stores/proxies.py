@@ -44,8 +44,7 @@ class ProxyPods:
         return self.informer.store.count(_FINALIZER, finalizer)
 
     async def bring_home(self, key: Key, patch: dict[str, Any], *, status: bool) -> Object:
-        """Write the results of feedback to a proxy pod: status, annotations, and only the finalizer of its
-        target.
+        """Write the results of feedback to a proxy pod: status, annotations, and only the finalizer of its target.
 
         :param status: whether the patch is sent to the status subresource
         :raises KubeError: if the pod does not exist or has changed

@@ -29,8 +29,7 @@ class SelectingServices:
         self.informer.subscribe(self._changed)
 
     def of(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """Return the Services that select pods of a namespace with these labels. Unreadable Services select
-        none.
+        """Return the Services that select pods of a namespace with these labels. Unreadable Services select none.
 
         Each is indexed under one label of its selector, so that other Services of the namespace cost nothing.
         """

@@ -44,12 +44,12 @@ class ServiceLinks:
 
     @property
     def served(self) -> bool:
-        """Whether all of them have been read."""
+        """Whether all links have been read."""
         return self._watched.store is not None
 
     @property
     def known(self) -> bool:
-        """Whether it is known which links there are: before that, none may be taken for missing."""
+        """Whether the set of links is known. Before that, no link counts as missing."""
         return not self._wanted or self.served or bool(self._watched.refusal)
 
     def subscribe(self, listener: Callable[[Key], None]) -> None:
@@ -57,7 +57,7 @@ class ServiceLinks:
         self._listeners.append(listener)
 
     def on_rule(self, narrowed: Callable[[Key], None], turned: Callable[[], None]) -> None:
-        """Register listeners for changed rules: `narrowed` is called with the Service, `turned` when any rule
+        """Register listeners for changed rules: `narrowed` receives the Service, `turned` is called if any rule
         may differ.
         """
         self._narrowed.append(narrowed)

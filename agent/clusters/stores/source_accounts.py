@@ -1,6 +1,7 @@
 """Service accounts of this cluster whose rights sources use: no pod from another cluster may run as one.
 
-Watches  Sources and ClusterSources of this cluster. Writes   nothing.
+Watches  Sources and ClusterSources of this cluster.
+Writes   nothing.
 """
 
 import time

@@ -50,8 +50,7 @@ def said_by_settings(settings: Settings) -> Level | None:
 
 
 class TargetChoices:
-    """Lookup of the targets that pods may use. Its results are valid only after the informer of namespaces has
-    synced.
+    """Lookup of the targets that pods may use. Its results are valid only after the informer of namespaces has synced.
 
     :param owners: None if annotations of controllers do not count
     """

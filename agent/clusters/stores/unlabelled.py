@@ -1,5 +1,4 @@
-"""Chaperons of this cluster whose delegates lack labels of this version: made by an earlier version or by
-Admiralty.
+"""Chaperons of this cluster whose delegates lack labels of this version: made by an earlier version or by Admiralty.
 
 While a namespace of a target has such chaperons, selectors in it use the wire contract's labels, which every
 delegate has. If the target's agent is upgraded too, it adds the labels within seconds; otherwise such chaperons
