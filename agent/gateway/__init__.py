@@ -1,5 +1,5 @@
-"""The process beside Envoy in a gateway pod: it makes Envoy's files of what it is told, and tells how peers are.
+"""Gateway process: runs next to Envoy in a gateway pod.
 
-It is told by a file, which it writes itself in a cluster (`--from-cluster`). No traffic passes through it: while it is
-away, Envoy goes on with what it has.
+It generates Envoy's files from an input file, and reports the health of peers. In a cluster (`--from-cluster`)
+it writes the input file itself. If this process stops, Envoy continues with its last files.
 """

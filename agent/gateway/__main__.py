@@ -1,4 +1,4 @@
-"""`python -m agent.gateway`: the process beside Envoy in a gateway pod."""
+"""`python -m agent.gateway`: the process next to Envoy in a gateway pod."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ _SILENT_SECONDS = 60.0
 
 
 def place_of(settings: Settings) -> Place:
-    """Return where Envoy listens: an empty host means all addresses of the IP families that this pod has."""
+    """Return Envoy's addresses. An empty host means all addresses of the IP families that this pod has."""
     everywhere = "::" if has_family(socket.AF_INET6) else "0.0.0.0"
     host, port = hostport.split(settings.listen)
     live, live_port = hostport.split(settings.live)
@@ -45,7 +45,7 @@ def place_of(settings: Settings) -> Place:
 
 
 async def run(settings: Settings) -> None:
-    """Go on until cancelled. Raises OSError for a port that is taken, InvalidConfig."""
+    """Run until cancelled. Raises OSError for a port that is in use, InvalidConfig."""
     place = place_of(settings)
     pulse, alive = heartbeat(_SILENT_SECONDS)
     seen, looking = heartbeat(_SILENT_SECONDS)
@@ -78,7 +78,7 @@ def _problem(loop: Loop, cluster: FromCluster | None) -> str | None:
 
 
 def main() -> int:
-    """Exit status: 0 after a signal, 1 for what cannot be used, 2 for usage."""
+    """Return the exit status: 0 after a signal, 1 for unusable settings or files, 2 for wrong usage."""
     try:
         settings = parse(sys.argv[1:])
         configure(settings.log_level, settings.log_json, cluster="")

@@ -1,4 +1,4 @@
-"""What Envoy says of itself, through a socket in the directory that is shared with it."""
+"""Client of Envoy's admin interface, through a socket in the directory that both processes share."""
 
 import re
 from dataclasses import dataclass, field
@@ -23,42 +23,42 @@ _HAS = "/config_dump?resource=dynamic_{}_clusters&mask=cluster.name,cluster.tran
 
 @dataclass(frozen=True)
 class Stats:
-    """Envoy's counters, and which version of its files it has."""
+    """Envoy's counters, and the versions of its loaded files."""
 
     counters: Counters
     texts: dict[str, str] = field(default_factory=dict)
 
     def version(self, *, listeners: bool) -> str:
-        """Of the file that Envoy has taken in whole last."""
+        """Return the version of the last file that Envoy has loaded completely."""
         return self.texts.get((_LISTENERS if listeners else _CLUSTERS) + "version_text", "")
 
     @property
     def listens(self) -> bool:
-        """Whether Envoy takes connections: after its start it has to load its files, and ask all peers once."""
+        """Whether Envoy accepts connections: at its start it first loads its files and checks all peers once."""
         return self.counters.get("listener_manager.workers_started", 0) > 0
 
     def rejected(self, *, listeners: bool) -> int:
-        """How many times Envoy has refused a file, or a part of it."""
+        """Return the number of times that Envoy has refused a file or a part of it."""
         return self.counters.get((_LISTENERS if listeners else _CLUSTERS) + "update_rejected", 0)
 
 
 @dataclass(frozen=True)
 class Refusals:
-    """Why Envoy has not taken listeners, by name."""
+    """Listeners that Envoy has refused, with the reasons, by name."""
 
     reasons: dict[str, str] = field(default_factory=dict)
     missing: frozenset[str] = frozenset()
-    """Those of them that it does not have in an earlier version either: nobody listens there."""
+    """Refused listeners without an earlier version in Envoy, so that their ports are closed."""
 
 
 class Admin:
-    """A client of Envoy's admin interface; use it as a context manager."""
+    """Client of Envoy's admin interface; use it as a context manager."""
 
     def __init__(self, path: str) -> None:
         self._path = path
         self._http: aiohttp.ClientSession
         self.gone = False
-        """Whether nobody was there when it was asked last; one that is slow to answer is."""
+        """Whether Envoy did not run at the last request; False if it was only slow to answer."""
 
     async def __aenter__(self) -> Self:
         self._http = aiohttp.ClientSession(connector=aiohttp.UnixConnector(self._path), timeout=_TIMEOUT)
@@ -70,11 +70,11 @@ class Admin:
         await self._http.close()
 
     async def stats(self) -> Stats | None:
-        """Return all counters; None while Envoy does not answer."""
+        """Return all counters; None if Envoy does not answer."""
         return await self._stats("/stats")
 
     async def loaded(self) -> Stats | None:
-        """Return only which files Envoy has loaded and rejected; None while it does not answer."""
+        """Return only the versions and rejections of files; None if Envoy does not answer."""
         return await self._stats(_LOADED)
 
     async def _stats(self, path: str) -> Stats | None:
@@ -85,9 +85,10 @@ class Admin:
         return Stats({name: int(value) for name, value in _LINE.findall(text)}, dict(_TEXT.findall(text)))
 
     async def clusters(self) -> set[tuple[str, str]] | None:
-        """Names of the clusters that Envoy has, with the CA by which each is called; None while it does not answer."""
+        """Return Envoy's clusters by name, with the CA of each; None if Envoy does not answer."""
         found = set[tuple[str, str]]()
-        # One that becomes active meanwhile is seen twice, and one that changes with both CAs.
+        # A cluster that becomes active between the two requests is in both; one that changes then is in the set
+        # with both CAs.
         for state in ("warming", "active"):
             dumped = await self._dump(_HAS.format(state))
             if dumped is None:
@@ -96,11 +97,11 @@ class Admin:
         return found
 
     async def refusals(self) -> Refusals | None:
-        """Listeners of its file that Envoy has refused when it read that last; None while it does not answer."""
+        """Return the listeners that Envoy refused when it last read its file; None if it does not answer."""
         found = await self._dump(_REFUSED)
         if found is None:
             return None
-        # One that it has not has a second entry, without a name.
+        # A listener that Envoy does not have has a second entry without a name.
         refused = [each for each in found if "error_state" in each and each.get("name")]
         reasons = {each["name"]: str(each["error_state"].get("details", "")) for each in refused}
         return Refusals(reasons, frozenset(each["name"] for each in refused if "active_state" not in each))
@@ -118,6 +119,6 @@ class Admin:
                 text = await answer.text()
                 return text if answer.status == 200 else None
         except _ERRORS as error:
-            # One whose queue is full is there, too.
+            # An Envoy whose queue of connections is full runs, too.
             self.gone = isinstance(getattr(error, "os_error", None), FileNotFoundError | ConnectionRefusedError)
             return None

@@ -1,7 +1,7 @@
-"""What a gateway is told by its cluster: its input file, and what it says of peers there.
+"""Connection of a gateway to its cluster: generates its input file, and reports the health of peers.
 
-Reads GatewayPeers, EndpointSlices of shared Services, and addresses of pods. Writes the input file, and the pod's entry
-in the status of each GatewayPeer. The file does not change while the API server is away.
+Reads GatewayPeers, EndpointSlices of shared Services, and addresses of pods. Writes the input file, and the
+pod's entry in the status of each GatewayPeer. The file does not change while the API server is unavailable.
 """
 
 import asyncio
@@ -30,26 +30,26 @@ from agent.runtime.task_group import side_by_side
 
 INTERVAL_SECONDS = 0.25
 _LOOK_SECONDS = 1.0
-"""How peers are is looked at this often."""
+"""Seconds between checks of the peers' health."""
 
 _WRITES_AT_ONCE = 16
-"""Statuses of GatewayPeers that one gateway pod writes side by side."""
+"""Largest number of simultaneous status writes of one gateway pod."""
 
 _NAMESPACE = "namespace"
-"""Index of the informers."""
+"""Name of the informers' index."""
 _SYSTEM_NAMESPACE = "kube-system"
 
 Raw = dict[str, Any]
 Said = tuple[str, Raw]
-"""Resource version of a GatewayPeer, and what this pod says in its status."""
+"""Resource version of a GatewayPeer, and this pod's entry in its status."""
 Tasks = Iterable[tuple[str, Callable[[], Awaitable[None]]]]
-"""By name."""
+"""Tasks by name."""
 
 _log = logging.getLogger(__name__)
 
 
 class FromCluster:
-    """One gateway pod's view of its cluster."""
+    """View of the cluster of one gateway pod."""
 
     def __init__(self, client: Client, pod: str, path: Path, loop: Loop, limit: Limits | None = None) -> None:
         """:param path: the input file of the loop
@@ -64,7 +64,7 @@ class FromCluster:
         self._news = asyncio.Event()
         loop.changed = self._news.set
         self._peers = Informer(client, GATEWAY_PEERS)
-        # Slices inherit the labels of their Service: shared here, or copied by a source.
+        # Slices inherit the labels of their Service, which is shared in this cluster or was copied by a source.
         labels = (f"{names.LABEL_GLOBAL}=true", names.LABEL_PARENT_CLUSTER_UID)
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
         self._pods = Pods(client, self._pods_changed)
@@ -74,7 +74,7 @@ class FromCluster:
         self._written = b""
         self._problem = ""
         self._known: dict[Key, Said] = {}
-        """GatewayPeers whose status has what this pod says: they are not decoded again every second."""
+        """GatewayPeers whose status contains this pod's current entry: they are not decoded again every second."""
         for informer in (self._peers, *self._slices):
             informer.store.index(_NAMESPACE, lambda obj: (obj.namespace,))
             informer.subscribe(self._notice)
@@ -85,12 +85,12 @@ class FromCluster:
         return (self._peers, *self._slices, self._pods.informer)
 
     def tasks(self) -> Tasks:
-        """What has to run."""
+        """Return the tasks to run, by name."""
         watches = enumerate(self.informers)
         return [*((f"watch {number}", informer.run) for number, informer in watches), ("cluster", self.run)]
 
     async def run(self) -> None:
-        """Go on until cancelled. Raises KubeError where the cluster does not say who it is."""
+        """Run until cancelled. Raises KubeError if the cluster's UID cannot be read."""
         uid = (await self._client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"]
         for informer in self.informers:
             await informer.synced.wait()
@@ -145,12 +145,12 @@ class FromCluster:
             self._news.set()
 
     def problem(self) -> str | None:
-        """Return what this pod may not read of its cluster, None if it has read all of it."""
+        """Return the reason why this pod has not read all of its cluster, None if it has."""
         missing = (each for each in self.informers if not each.synced.is_set())
         return next((f"{each.kind.plural} of the cluster have not been read: {each.error}" for each in missing), None)
 
     async def _tell(self) -> None:
-        """Say on each peer how it is; one that cannot be written keeps no other from being."""
+        """Write this pod's entry to the status of each peer; a failed write does not prevent the others."""
         known, todo = dict[Key, Said](), list[tuple[Object, Raw]]()
         for obj in self._peers.store:
             says = self._says(f"{obj.namespace}/{obj.name}")
@@ -158,7 +158,7 @@ class FromCluster:
                 todo.append((obj, says))
             elif says is not None:
                 known[obj.key] = (obj.version, says)
-        # Callers of a peer that does not answer wait for nothing else.
+        # Unhealthy peers come first: callers use a peer until its status reports it as unhealthy.
         todo.sort(key=lambda each: each[1]["healthy"] > 0)
         slots = asyncio.Semaphore(_WRITES_AT_ONCE)
         problems = await side_by_side([self._tell_one(*each, known, slots) for each in todo])
@@ -168,7 +168,7 @@ class FromCluster:
         self._problem = problem
 
     async def _tell_one(self, obj: Object, says: Raw, known: dict[Key, Said], slots: asyncio.Semaphore) -> str:
-        """Say how one peer is, and note that in `known`; returns why that cannot be said, empty if it can."""
+        """Write the entry for one peer and record that in `known`; return the error message, empty if written."""
         async with slots:
             try:
                 written = await self._said(obj, says)
@@ -178,7 +178,7 @@ class FromCluster:
         return ""
 
     async def _said(self, obj: Object, says: Raw) -> Object:
-        """The GatewayPeer with what this pod says in its status, written there if need be. Raises KubeError."""
+        """Return the GatewayPeer with this pod's entry in its status, writing it if necessary. Raises KubeError."""
         if ((obj.decode().get("status") or {}).get("gateways") or {}).get(self._pod) == says:
             return obj
         body = {"status": {"gateways": {self._pod: says}}}
@@ -186,18 +186,18 @@ class FromCluster:
         return self._peers.absorb(raw)
 
     def _says(self, peer: str) -> Raw | None:
-        """How a peer is; None where nothing is known yet."""
+        """Return this pod's entry for a peer; None while its health is unknown."""
         if (wrong := self._loop.problems.get(peer)) is not None:
             return {"reason": "Invalid", "message": f"spec.{wrong}", "healthy": 0, "total": 0, "listens": []}
         health = self._loop.health.get(peer)
         if health is None:
-            # It may be known why there is nothing of it.
+            # The limits may be the reason why the peer has no health.
             namespace, _, name = peer.partition("/")
             wrong = "" if self.inputs.is_served((namespace, name)) else self.inputs.warning(peer)
             return {"reason": "Invalid", "message": wrong, "healthy": 0, "total": 0, "listens": []} if wrong else None
         listens = self._loop.listens(peer)
         known = {"healthy": health.healthy, "total": health.total, "listens": listens}
-        # Whoever is not answered needs the remedy for that first.
+        # A peer that does not answer needs that remedy first.
         message = self._loop.trouble(peer) or (self.inputs.warning(peer) if health.healthy else "")
         return {"reason": health.reason, "message": message, **known}
 

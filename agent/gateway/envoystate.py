@@ -1,4 +1,4 @@
-"""What Envoy has said of itself lately: whether it takes connections, and what of its files it refuses."""
+"""State of Envoy at its last answers: whether it accepts connections, and the listeners that it refuses."""
 
 import math
 import time
@@ -8,12 +8,14 @@ from agent.model.abridged import abridged
 from agent.model.envoycounters import INGRESS
 
 SILENT_SECONDS = 5.0
-"""An Envoy that has said nothing for so long is not called any more: others take less to leave out one of a peer."""
+"""Seconds of silence after which callers no longer use this Envoy. Other gateways need less time to remove a
+silent peer.
+"""
 _SHOWN = 3
 
 
 class EnvoyState:
-    """An Envoy, as it answers."""
+    """State of one Envoy, by its answers."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
@@ -23,7 +25,7 @@ class EnvoyState:
         self.refusals = Refusals()
 
     async def look(self) -> Stats | None:
-        """Ask it; None while it does not answer."""
+        """Read Envoy's state; return None if it does not answer."""
         stats = await self._admin.stats()
         self._answers = stats is not None
         if stats is None:
@@ -44,17 +46,17 @@ class EnvoyState:
 
     @property
     def reasons(self) -> str:
-        """Why it refuses what it refuses, as far as that is listeners."""
+        """Reasons for refused listeners."""
         found = self.refusals.reasons
         return abridged([f"{name}: {why}" for name, why in sorted(found.items())], _SHOWN, "; ")
 
     @property
     def takes(self) -> bool:
-        """Whether it takes connections; one that is only slow to answer does."""
+        """Whether Envoy accepts connections, which it does even if it is slow to answer."""
         return self._took and time.monotonic() - self._heard_at < SILENT_SECONDS
 
     def problem(self) -> str | None:
-        """Why it takes none of peers, None when it does."""
+        """Return the reason why it accepts no connections of peers, None if it does."""
         if not self._answers:
             return "Envoy does not answer"
         if INGRESS in self.refusals.missing:

@@ -1,4 +1,6 @@
-"""Envoy's files: written whole, in the order that Envoy needs, each once Envoy has loaded the one before."""
+"""Writer of Envoy's files: each whole, in the order that Envoy needs, and only after Envoy has loaded the one
+before.
+"""
 
 import asyncio
 import os
@@ -31,11 +33,11 @@ _decode_named = msgspec.json.Decoder(_Named).decode
 
 
 class NotTaken(Exception):
-    """Envoy is there, and has not loaded a file yet."""
+    """Envoy runs and has not loaded a file in time."""
 
 
 class CasRefused(Exception):
-    """Envoy cannot use these CAs of peers: told of them, it would refuse the listener of all peers."""
+    """Envoy cannot use these CAs of peers: with them it would refuse the listener of all peers."""
 
     def __init__(self, cas: set[str]) -> None:
         super().__init__(f"Envoy cannot use the CA of {len(cas)} peers")
@@ -43,29 +45,29 @@ class CasRefused(Exception):
 
 
 class Files:
-    """What Envoy is told; only what has changed is written."""
+    """Envoy's files. Only changed files are written."""
 
     def __init__(self, place: Place, admin: Admin) -> None:
         self._place = place
         self._directory = Path(place.directory)
         self._admin = admin
-        # Envoy may have run on for long: what it was told last is in the files.
+        # Envoy may have run for a long time: its present configuration is in the files.
         self._have = Resources(self._read(envoy.CLUSTERS), self._read(envoy.LISTENERS))
         self._certificate: Encoded = self._read(CERTIFICATE)
         self._doubtful = True
-        """Whether Envoy may not have all that is in the files: what was here before us may have been refused."""
+        """Whether Envoy may lack parts of the files: it may have refused files of an earlier gateway process."""
 
     def certificate(self, chain: bytes, key: bytes) -> None:
-        """Have Envoy show a certificate, from the next connection on. Raises OSError."""
+        """Make Envoy present a certificate, from the next connection on. Raises OSError."""
         wanted = envoy.certificate(chain, key)
         if wanted != self._certificate:
             self._write(CERTIFICATE, envoy.file(wanted)[1])
             self._certificate = wanted
 
     async def bring(self, wanted: Resources) -> str:
-        """Write clusters and listeners, and wait for Envoy to load them; returns what it rejects.
+        """Write clusters and listeners, and wait until Envoy has loaded them; return a message about refused parts.
 
-        What it has rejected is written again the next time, as it is. Raises OSError, NotTaken, CasRefused.
+        Refused parts are written again unchanged by the next call. Raises OSError, NotTaken, CasRefused.
         """
         problem, wanted = "", envoyudp.renewed(self._have, wanted)
         for name, content in envoy.steps(self._have, wanted, again=self._doubtful):
@@ -79,7 +81,7 @@ class Files:
         return problem
 
     def doubt(self) -> None:
-        """Envoy has refused something since: write all of it once more the next time."""
+        """Write all files again at the next call, because Envoy has refused something since."""
         self._doubtful = True
 
     async def _refused_cas(self, name: str, content: Encoded, wanted: Resources) -> set[str]:
@@ -89,14 +91,15 @@ class Files:
         refusals = await self._admin.refusals()
         if refusals is None or _CA_REFUSED not in refusals.reasons.get(INGRESS, ""):
             return set()
-        # Without the gateway's own certificate, which Envoy loads for its first peer, it takes clusters with any CA.
+        # Envoy loads the gateway's own certificate with its first peer. Without that certificate it accepts
+        # clusters with any CA.
         others = {each: text for each, text in wanted.clusters.items() if not each.startswith((PEER, UDP_PEER))}
         await self._step(envoy.CLUSTERS, others)
         again = await self._step(envoy.CLUSTERS, wanted.clusters)
         return await self._unusable(wanted.clusters) if again else set()
 
     async def _unusable(self, clusters: Encoded) -> set[str]:
-        """CAs of those clusters of peers that Envoy does not have, or has with another CA."""
+        """Return the CAs of peers' clusters that Envoy lacks, or has with another CA."""
         has = await self._admin.clusters()
         if has is None:
             return set()
@@ -106,14 +109,14 @@ class Files:
     async def _step(self, name: str, content: Encoded) -> str:
         listeners = name == envoy.LISTENERS
         before = await self._admin.loaded()
-        # Megabytes in a large installation: hashed and written by a thread.
+        # A large installation has megabytes of configuration: a thread hashes and writes them.
         version = await asyncio.to_thread(self._write_resources, name, content)
         refused = before.rejected(listeners=listeners) if before is not None else None
         loop = asyncio.get_running_loop()
         until = loop.time() + _PATIENCE_SECONDS
         while loop.time() < until:
             stats = await self._admin.loaded()
-            # One that is not there reads the file when it starts.
+            # An Envoy that is not running reads the file when it starts.
             if self._admin.gone or (stats is not None and stats.version(listeners=listeners) == version):
                 return ""
             now = stats.rejected(listeners=listeners) if stats is not None else None
@@ -137,12 +140,12 @@ class Files:
         return version
 
     def _write(self, name: str, content: bytes) -> None:
-        """Envoy looks only at files that are moved into place."""
+        """Write a file atomically: Envoy detects only files that are moved into place."""
         atomic_files.write(self._directory / name, content)
 
 
 def start(place: Place, wanted: Resources | None = None) -> None:
-    """Write what Envoy starts with, where that is not there: its own file comes last. Raises OSError."""
+    """Write the files for Envoy's start if they are missing: the bootstrap file last. Raises OSError."""
     directory, found = Path(place.directory), wanted or Resources({}, {})
     for name, content in ((envoy.CLUSTERS, found.clusters), (envoy.LISTENERS, found.listeners)):
         if not (directory / name).exists():

@@ -38,7 +38,7 @@ class Watched(NamedTuple):
 
 
 class _Read(NamedTuple):
-    """Objects of one namespace, as far as they may be served."""
+    """Objects of one namespace that may be served."""
 
     contents: Contents
     slices: list[Raw]
@@ -73,7 +73,9 @@ class Inputs:
         self._contents = contents
         self._parts: dict[str, _Part] = {}
         self._read: dict[str, _Read] = {}
-        """A few namespaces that were priced and are not computed yet: objects of all of them would take much memory."""
+        """A few namespaces whose needs are recorded and whose part is pending. The objects of all would take
+        much memory.
+        """
 
     @property
     def namespaces(self) -> Iterable[str]:

@@ -1,7 +1,8 @@
-"""The gateway's loop: makes Envoy's files from the input file, and tells health and refusals by Envoy's counters.
+"""Control loop of the gateway: generates Envoy's files from the input file, and reports health and refusals.
 
-The input is read every quarter of a second, the counters every second, however long Envoy takes for its files. What
-cannot be used is left out; where that is all of it, Envoy keeps what it has. What Envoy refuses is told it again.
+It reads the input every quarter of a second and Envoy's counters every second, however long Envoy takes to load
+files. Unusable peers are left out; if the whole input is unusable, Envoy keeps its present files. Refused parts
+are written again after a while.
 """
 
 import asyncio
@@ -29,9 +30,9 @@ from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged
 INTERVAL_SECONDS = 0.25
 STATUS = "status.json"
 LOOK_SECONDS = 1.0
-"""Envoy's counters are read this often."""
+"""Seconds between readings of Envoy's counters."""
 AGAIN_SECONDS = 30.0
-"""What Envoy refuses it is told again after so long: a port that was taken may be free."""
+"""Seconds until refused parts are written again: a local port may be free by then."""
 
 _log = logging.getLogger(__name__)
 
@@ -47,10 +48,10 @@ _NO_LISTENERS = _Listeners(Peer("", "", "", ""), ())
 
 
 class Loop:
-    """One gateway pod's control."""
+    """Control loop of one gateway pod."""
 
     def __init__(self, place: Place, source: Path, pair: Path, admin: Admin, *, loopback: bool = False) -> None:
-        """:param source: the file that says what the gateway is told
+        """:param source: path of the input file
         :param pair: directory of its certificate, tls.crt and tls.key
         """
         self._place = place
@@ -63,32 +64,32 @@ class Loop:
         self._envoy = EnvoyState(admin)
         self._last: tuple[bytes, bytes, bytes] | None = None
         self._seen: object = None
-        """Identity of the files when they were read last: a large installation has megabytes of input."""
+        """Inode, time and size of the files when they were last read: a large installation has megabytes of input."""
         self._gateway: Gateway | None = None
         self._listeners: dict[str, _Listeners] = {}
         self._input_problem = "nothing has been read yet"
         self.health: dict[str, envoycounters.PeerHealth] = {}
         self.refused: dict[str, int] = {}
         self.problems: dict[str, str] = {}
-        """Of peers that cannot be used, by peer."""
+        """Messages about unusable peers, by peer."""
         self._again_at = math.inf
         self._unusable: set[str] = set()
         """CAs that Envoy has refused."""
         self._meant: set[str] = set()
-        """Peers, as they are told now; Envoy may not have the files yet."""
+        """Peers in the present input; Envoy may not have loaded their files yet."""
         self.changed: Callable[[], None] = lambda: None
-        """Called when something else is to be said of peers."""
+        """Listener called when the reported state of peers changes."""
         self._counters: envoycounters.Counters = {}
 
     async def run(self, pulse: Callable[[], None]) -> None:
-        """Do what is told until cancelled; `pulse` is called each time."""
+        """Apply the input until cancelled; call `pulse` in each round."""
         while True:
             pulse()
             await self.apply()
             await asyncio.sleep(INTERVAL_SECONDS)
 
     async def watch(self, pulse: Callable[[], None]) -> None:
-        """Tell how peers are until cancelled; `pulse` is called each time."""
+        """Check and report the health of peers until cancelled; call `pulse` in each round."""
         while True:
             due = time.monotonic() + LOOK_SECONDS
             pulse()
@@ -96,7 +97,7 @@ class Loop:
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
     async def apply(self) -> None:
-        """Read what is told, and have Envoy do it where it has changed."""
+        """Read the input and, if it has changed, make Envoy apply it."""
         try:
             paths = (self._source, self._pair / "tls.crt", self._pair / "tls.key")
             seen = [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in map(Path.stat, paths)]
@@ -112,7 +113,7 @@ class Loop:
             self._unusable &= {each.ca for each in judged.gateway.peers}
             judged, problem = await self._bring(judged)
             if problem:
-                # Nobody is led to a port that it has refused, not even for a moment.
+                # Read the refusals at once, so that no traffic is routed to a refused port.
                 await self._envoy.look()
         except (OSError, ValueError, NotTaken) as error:
             self._say(str(error))
@@ -133,11 +134,13 @@ class Loop:
             self._listeners[peer.key] = known if known is not None and same else _listeners(peer)
 
     async def _bring(self, judged: Judged) -> tuple[Judged, str]:
-        """Have Envoy do it, without the peers whose CA it cannot use; returns what it does, and what it refuses."""
+        """Make Envoy apply the input except peers with unusable CAs; return the applied part and a message
+        about refusals.
+        """
         while True:
             judged = without(judged, self._unusable)
             self._meant = {each.key for each in judged.gateway.peers}
-            # Of one that is made anew nothing is known that was said of the one before.
+            # A recreated peer starts without the health of its predecessor.
             self._forget(self.health.keys() - self._meant)
             try:
                 for _ in self._builder.build(judged.gateway):
@@ -147,7 +150,7 @@ class Loop:
                 self._unusable |= error.cas
 
     async def look(self) -> None:
-        """Read Envoy's counters, and tell what they say."""
+        """Read Envoy's counters and report what has changed."""
         before = (self._envoy.takes, self._envoy.refusals)
         stats, gateway = await self._envoy.look(), self._gateway
         now = (self._envoy.takes, self._envoy.refusals)
@@ -159,7 +162,7 @@ class Loop:
             self.changed()
 
     def _judge_refusals(self) -> None:
-        """What Envoy has refused when it started is not told by what it was told."""
+        """Write the files again if Envoy refused parts of them at its start, when no write observed it."""
         found = self._envoy.refusals
         metrics.refused_listeners(len(found.reasons))
         if found.reasons and self._again_at == math.inf:
@@ -186,15 +189,16 @@ class Loop:
             self.changed()
 
     def problem(self) -> str | None:
-        """Why this gateway takes nobody, None when it does."""
+        """Return the reason why this gateway accepts no connections, None if it does."""
         if self._gateway is None:
             return self._input_problem
         return self._envoy.problem()
 
     def listens(self, peer: str) -> list[int]:
-        """Local ports that stand for Services of a peer, and at which Envoy takes connections.
+        """Return the local ports of a peer's Services at which Envoy accepts connections.
 
-        Those for UDP only once the peer says that it takes it: an older gateway does not know of UDP.
+        Ports for UDP are included only once the peer reports that it accepts UDP: an older gateway does not
+        support it.
         """
         if not self._envoy.takes:
             return []
@@ -206,7 +210,9 @@ class Loop:
         )
 
     def trouble(self, peer: str) -> str:
-        """Why nobody is to call Services of a peer at some local ports, or at any; empty where nothing is wrong."""
+        """Return the reason why some or all Services of a peer must not be called through this gateway; empty
+        if none.
+        """
         if not self._envoy.takes:
             return "its Envoy takes no connections"
         missing, reasons = self._envoy.refusals.missing, self._envoy.refusals.reasons
@@ -229,7 +235,7 @@ class Loop:
             metrics.forget(peer)
 
     def _tell(self) -> None:
-        """A file for whoever wants to know without asking for metrics."""
+        """Write the state to a file, for readers without access to the metrics."""
         refuses = self._envoy.refusals.reasons
         status = {"peers": self.health, "refused": self.refused, "problems": self.problems, "envoyRefuses": refuses}
         atomic_files.write(Path(self._place.directory, STATUS), msgspec.json.encode(status), mode=0o644)
@@ -255,7 +261,7 @@ def _listeners(peer: Peer) -> _Listeners:
 
 
 def check_pair(pair: Pair, gateway: Gateway) -> None:
-    """Raises InvalidGateway where a certificate is not this gateway's."""
+    """Raises InvalidGateway if the certificate does not belong to this gateway."""
     try:
         fits = certificates.fits(pair)
     except (ValueError, TypeError) as error:

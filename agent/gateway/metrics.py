@@ -1,4 +1,4 @@
-"""What is measured of a gateway: whether its peers answer, whom it has refused, and what passes, as Envoy counts."""
+"""Metrics of a gateway from Envoy's counters: health of peers, refused connections, traffic."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -40,18 +40,18 @@ _READY, _LOST = "ready", "lost"
 
 
 class _Passed(Collector):
-    """Connections and bytes of each peer; series are made when they are asked for, and not kept."""
+    """Connections and bytes of each peer. The series are computed at each scrape and not stored."""
 
     def __init__(self) -> None:
         self.counters: Counters = {}
         self.peers: Collection[str] = ()
 
     def describe(self) -> Iterable[CounterMetricFamily]:
-        """The metrics' names and labels, for prometheus_client."""
+        """Return the metrics' names and labels, for prometheus_client."""
         return self._empty()
 
     def collect(self) -> Iterable[CounterMetricFamily]:
-        """The metrics' values, for prometheus_client."""
+        """Return the metrics' values, for prometheus_client."""
         connections, sent = self._empty()
         for peer, found in traffic(self.counters, self.peers).items():
             connections.add_metric((peer, "out"), found.calling)
@@ -76,7 +76,7 @@ REGISTRY.register(_PASSED)
 
 
 def measure(counters: Counters, peers: Mapping[str, PeerHealth], refused: Mapping[str, int]) -> None:
-    """Take account of what Envoy has counted."""
+    """Update the metrics from Envoy's counters."""
     for peer, found in peers.items():
         _ADDRESSES.labels(peer, _READY).set(found.healthy)
         _ADDRESSES.labels(peer, _LOST).set(found.total - found.healthy)
@@ -86,21 +86,21 @@ def measure(counters: Counters, peers: Mapping[str, PeerHealth], refused: Mappin
 
 
 def refused_listeners(count: int) -> None:
-    """So many listeners are refused by Envoy."""
+    """Set the number of listeners that Envoy refuses."""
     _NOT_TAKEN.set(count)
 
 
 def addresses_left_out(count: int) -> None:
-    """Set how many addresses of endpoints the gateway does not call."""
+    """Set the number of endpoint addresses that the gateway does not call."""
     _FOREIGN.set(count)
 
 
 def services_left_out(count: int) -> None:
-    """Set how many Services of GatewayPeers exceed the limits."""
+    """Set the number of Services of GatewayPeers that exceed the limits."""
     _TOO_MUCH.set(count)
 
 
 def forget(peer: str) -> None:
-    """It is a peer no more."""
+    """Remove the metrics of a removed peer."""
     for state in (_READY, _LOST):
         _ADDRESSES.remove(peer, state)

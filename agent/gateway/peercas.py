@@ -1,4 +1,4 @@
-"""CAs of peers, as the gateway hands them to Envoy."""
+"""CAs of peers, as the gateway passes them to Envoy."""
 
 from collections.abc import Collection
 
@@ -8,11 +8,11 @@ from agent.base import certificates
 from agent.model.gatewaypeer import Judged, Peer
 
 CAS_LIMIT = 16
-"""A peer has one CA, and two while it is replaced."""
+"""Most certificates in a CA. A peer has one CA, and two while it is replaced."""
 
 
 class PeerCas:
-    """Reduces CAs of peers to their certificates. An unchanged peer stays the same object."""
+    """Reduces CAs of peers to their certificates. An unchanged peer stays the identical object."""
 
     def __init__(self) -> None:
         self._usable: dict[str, tuple[Peer, Peer]] = {}
@@ -48,7 +48,7 @@ def _certificates(ca: str) -> str:
 
 
 def without(judged: Judged, cas: Collection[str]) -> Judged:
-    """Without peers that have one of these CAs: Envoy, which cannot use it, would refuse the listener of all peers."""
+    """Remove peers that have one of these CAs: Envoy cannot use them and would refuse the listener of all peers."""
     if not cas:
         return judged
     left = tuple(each for each in judged.gateway.peers if each.ca not in cas)

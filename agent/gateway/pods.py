@@ -32,15 +32,15 @@ class PodAddresses:
 
     @property
     def by_namespace(self) -> Addresses:
-        """The addresses by namespace."""
+        """Addresses of pods by namespace."""
         return self._found
 
 
 class Pods:
-    """Watches running pods of all namespaces; keeps nothing of them but names and addresses."""
+    """Watch of running pods in all namespaces that keeps only their names and addresses."""
 
     def __init__(self, client: Client, changed: Callable[[str], None]) -> None:
-        """:param changed: called with a namespace if a pod there has other addresses than before"""
+        """:param changed: called with a namespace when the addresses of a pod in it change"""
         self.informer = Informer(client, PODS, fields=RUNNING_PODS, reduce=reduced)
         self._found = PodAddresses()
         self._changed = changed

@@ -1,4 +1,4 @@
-"""Every setting of the gateway's process: a flag, an environment variable, a default."""
+"""Settings of the gateway's process: each has a flag, an environment variable and a default."""
 
 import os
 import socket
@@ -11,12 +11,12 @@ from agent.base.flags import flag
 from agent.model.envoyparts import CONNECTIONS
 
 PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
-"""What environment variables begin with; the first wins."""
+"""Prefixes of environment variables; the first match wins."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """The gateway."""
+    """Settings of the gateway's process."""
 
     input: str = flag(FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)")
     from_cluster: bool = flag(
@@ -50,12 +50,12 @@ class Settings:
 
     @property
     def named(self) -> str:
-        """The name of this pod."""
+        """Name of this pod."""
         return self.pod or os.environ.get("POD_NAME") or socket.gethostname()
 
 
 def parse(arguments: Sequence[str]) -> Settings:
-    """Settings of a command line and the environment. Raises InvalidSetting."""
+    """Return the settings from a command line and the environment. Raises InvalidSetting."""
     return flags.parse(
         Settings,
         arguments,
