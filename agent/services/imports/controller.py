@@ -1,11 +1,11 @@
-"""ServiceImports: what a Service's ServiceExports in any cluster come to, in every cluster of its namespace (KEP-1645).
+"""ServiceImports: merge the ServiceExports of a Service in all clusters (KEP-1645) and publish the result.
 
-Watches  ServiceExports, ServiceImports and Services in all clusters, namespaces and Sources here.
-Writes   here, a derived Service for each Service that is exported, which is shared as any other; in every cluster that
-         has its copy, a ServiceImport; conditions of ServiceExports. Nothing where this cluster is but the target of a
-         source that may do so: that one's agent does, and two would be in each other's way.
-Absent target: what it exported last counts, and nothing is written there. One of which that is not known yet, since
-this agent has not read it, has all that it is a part of stay as it is.
+Watches  ServiceExports, ServiceImports and Services in all clusters; namespaces and Sources in the source.
+Writes   in the source, a derived Service for each exported Service, which is shared as any other; in every
+         cluster with its copy, a ServiceImport; conditions of ServiceExports. Nothing if this cluster is only
+         the target of a source that may do so: two agents would overwrite each other's objects.
+Absent target: its last known exports count, and nothing is written to it. If they are not known because this
+agent has not read the target yet, all objects that they may contribute to stay unchanged.
 """
 
 import asyncio
@@ -32,11 +32,13 @@ from agent.services.imports.gather import Exports, Gathered
 
 Raw = dict[str, Any]
 At = tuple[str, str, str]
-"""Virtual node (none: this cluster), namespace and name of the Service that is exported."""
+"""Virtual node (empty: the local cluster), namespace and name of the exported Service."""
 
 SETTLE_SECONDS = 2.0
-"""So much later than its address a ServiceImport is made, for kube-proxies to know that: a call that comes before goes
-astray and, by what the node's connection tracking remembers of it, hangs for as long as it is repeated.
+"""Seconds between the derived Service's address and its ServiceImport, for kube-proxies to program the address.
+
+An earlier call would fail, and hang while it is repeated, because the node's connection tracking keeps its
+entry.
 """
 AGAIN_SECONDS = 1.0
 UNREAD_SECONDS = 10.0
@@ -44,7 +46,7 @@ FORBIDDEN_SECONDS = 60.0
 
 
 class ServiceImportsController(Controller[At]):
-    """One reconciliation per Service and cluster that exports or imports it."""
+    """Reconciles one Service in one cluster that exports or imports it."""
 
     name = "serviceimports"
     workers = 16
@@ -55,7 +57,7 @@ class ServiceImportsController(Controller[At]):
         self._exports = Exports(deps, self._changed, self._all)
         self._refused: dict[At, str] = {}
         self._fresh: dict[At, tuple[str, float]] = {}
-        """UIDs of derived Services without a ServiceImport, and since when."""
+        """UIDs of derived Services without a ServiceImport, and the time when each was first observed."""
         self._ready: set[str] = set()
         self.watch(self._exports.services, self._service_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -71,11 +73,11 @@ class ServiceImportsController(Controller[At]):
         deps.targets.on_detach(self._detached)
 
     def lane(self, key: At) -> str:
-        """A cluster that does not answer holds up no other."""
+        """Use one lane per cluster, so that an unresponsive one delays no other."""
         return key[0]
 
     async def reconcile(self, key: At) -> float | None:
-        """Bring one Service in line in one cluster."""
+        """Reconcile one Service in one cluster."""
         node, service = key[0], (key[1], key[2])
         if self._exports.is_left_to_a_source(service[0]):
             return None
@@ -101,7 +103,9 @@ class ServiceImportsController(Controller[At]):
 
     @staticmethod
     def _is_held(found: Gathered, live: Object | None) -> bool:
-        """Whether all stays as it is: a cluster that may export it has not been read yet."""
+        """Return whether all objects stay unchanged because a cluster that may export the Service has not been
+        read yet.
+        """
         if LOCAL in found.unknown:
             return True
         if live is None or not found.unknown:
@@ -109,7 +113,9 @@ class ServiceImportsController(Controller[At]):
         return found.merged is None or bool(found.unknown & exporting(live.decode()).keys())
 
     async def _derive(self, key: Key, found: Gathered, live: Object | None) -> float | None:
-        """The derived Service of this cluster: targets get copies of it, as of every shared Service."""
+        """Create, update or delete the derived Service of this cluster. Targets get copies, as of every shared
+        Service.
+        """
         client = self._deps.local.client
         if found.merged is None:
             await self._withdraw(LOCAL, key)
@@ -138,7 +144,7 @@ class ServiceImportsController(Controller[At]):
         return None
 
     def _waits(self, key: Key) -> str:
-        """What keeps the derived Service from being made, in words; empty if nothing does."""
+        """Return the reason why the derived Service cannot be created; empty if it can."""
         namespace = self._deps.namespaces.get(key[0])
         if namespace is None or namespace.deleting:
             return f"there is no namespace {key[0]} in the cluster of the agent: create it"
@@ -149,7 +155,9 @@ class ServiceImportsController(Controller[At]):
         return f"Service {name} is there and not made for this one: delete it" if taken else ""
 
     async def _withdraw(self, node: str, key: Key) -> None:
-        """Delete a cluster's ServiceImport; here before its Service, to whose address nobody is to be led any more."""
+        """Delete a cluster's ServiceImport. In the source it is deleted before the Service, so that its address
+        is not used.
+        """
         live = self._exports.imported(node, key)
         if live is not None and self._exports.is_ours(live):
             kind = self._exports.served(node, SERVICE_IMPORTS)
@@ -185,7 +193,7 @@ class ServiceImportsController(Controller[At]):
         return None
 
     def _settles(self, key: At, uid: str) -> float:
-        """For how long yet the address of a derived Service may be news to kube-proxies."""
+        """Return the seconds for which kube-proxies may not have programmed the address of a derived Service yet."""
         now = asyncio.get_running_loop().time()
         known, since = self._fresh.get(key, ("", now))
         if known != uid:
@@ -194,8 +202,10 @@ class ServiceImportsController(Controller[At]):
         return since + SETTLE_SECONDS - now
 
     async def _tell(self, node: str, key: Key, found: Gathered) -> None:
-        """What has become of an export. Where another has made the ServiceImport, or nothing is made of it by this
-        agent, another one may tell: then it is said in this cluster alone.
+        """Report the result of an export.
+
+        If this agent does not import the Service, or another implementation's ServiceImport exists, that
+        implementation may report as well: then write only in this cluster.
         """
         export, live = self._exports.exported(node, key), self._exports.imported(node, key)
         if export is None or node not in found.exports:
@@ -211,7 +221,7 @@ class ServiceImportsController(Controller[At]):
             await self._say(node, SERVICE_EXPORTS, export, told(found.exports[node], found.merged, waits), {})
 
     async def _say(self, node: str, kind: Kind, live: Object, told: Told, more: Raw) -> None:
-        """Write the status, if it is another one."""
+        """Write the status if it has changed."""
         had = live.decode().get("status") or {}
         conditions = had.get("conditions")
         for type in CONDITIONS - told.keys():
@@ -225,7 +235,7 @@ class ServiceImportsController(Controller[At]):
             self._exports.absorb(node, kind, raw)
 
     def _blocked(self, key: At, error: str) -> None:
-        """Say once, on the derived Service, what a cluster does not allow or does not have."""
+        """Emit one event on the derived Service about missing permissions or kinds of a cluster."""
         derived = self._exports.derived(LOCAL, key[1:])
         if derived is not None and self._refused.get(key) != error:
             self._refused[key] = error
@@ -244,7 +254,7 @@ class ServiceImportsController(Controller[At]):
         return [(node, *key) for node in self._exports.nodes(key[0])] if key is not None else ()
 
     def _target_object_changed(self, old: Object | None, new: Object | None) -> None:
-        """What a Target says is no matter here, only that it is there."""
+        """Requeue when a Target is created or deleted; its content does not matter."""
         found = new or old
         if found is not None and (old is None or new is None):
             self._all(found.namespace)
@@ -261,7 +271,7 @@ class ServiceImportsController(Controller[At]):
             self._all(target.namespace)
 
     def _all(self, namespace: str = "") -> None:
-        """Everything that is exported or imported, in a namespace or (empty) in all."""
+        """Requeue all exported and imported Services, in one or (empty) all namespaces."""
         for key in self._exports.known():
             if namespace in ("", key[0]):
                 self._changed(key)

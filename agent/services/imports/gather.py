@@ -1,4 +1,4 @@
-"""What is exported and imported in every cluster, and the Services behind that: from the stores alone."""
+"""Exports and imports in every cluster, and the Services behind them, from the stores only."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,22 +20,23 @@ from agent.model.source import features
 Changed = Callable[[Object], None]
 
 FEATURE = "mcs"
-"""What a Source has to allow for that cluster's agent to import here."""
+"""Feature that a Source must allow so that the source's agent may import Services into this cluster."""
 
 
 @dataclass(frozen=True)
 class Gathered:
-    """All that is known of one Service that is exported; clusters are named by their virtual nodes."""
+    """State of one exported Service in all clusters, which are named by their virtual nodes."""
 
     exports: dict[str, Export]
-    """By cluster; one that several Targets lead to is there once."""
+    """Exports by cluster. A cluster with several Targets is included once."""
     others: dict[str, Export]
-    """Copies of the Service that this cluster exports, for pods of it are behind them, too; and the same exports once
-    more, by other Targets that lead to their cluster."""
+    """Copies of the Service that this cluster exports, since they may have endpoints, too; and the exports of
+    clusters with several Targets, by their other Targets.
+    """
     unknown: set[str]
-    """Clusters of which it is not known yet what they export."""
+    """Clusters whose exports are not known yet."""
     unread: bool
-    """Whether some of these are just being read."""
+    """Whether some of the unknown clusters are connected and just being read."""
     merged: Merged | None = field(init=False)
 
     def __post_init__(self) -> None:
@@ -43,18 +44,18 @@ class Gathered:
 
     @property
     def here(self) -> Export | None:
-        """What this cluster exports, if it counts."""
+        """This cluster's export if it can be served, else None."""
         found = self.exports.get(LOCAL)
         return found if found is not None and is_served(found) else None
 
     @property
     def there(self) -> dict[str, Export]:
-        """What others have of the Service, by cluster, as far as it counts."""
+        """Services of other clusters by virtual node, as far as they can be served."""
         return {node: each for node, each in (self.others | self.exports).items() if node != LOCAL and is_served(each)}
 
 
 class _View:
-    """One cluster."""
+    """Watches of one cluster."""
 
     def __init__(
         self,
@@ -73,25 +74,25 @@ class _View:
         }
 
     def find(self, kind: Kind, key: Key) -> Object | None:
-        """An export or import, as far as they can be read."""
+        """Return an export or import, None if it does not exist or cannot be read."""
         store = self.watches[kind].store
         return store.get(key) if store is not None else None
 
     @property
     def is_known(self) -> bool:
-        """Whether it is known what the cluster exports; one that does not serve that kind exports nothing."""
+        """Whether the cluster's exports are known. A cluster that does not serve the kind exports nothing."""
         exports = self.watches[SERVICE_EXPORTS]
         return self.services.synced.is_set() and (exports.store is not None or bool(exports.refusal))
 
     def stop(self) -> None:
-        """The cluster is no more."""
+        """Stop the watches of a disconnected cluster."""
         for watch in self.watches.values():
             watch.stop()
 
 
 class Exports:
-    """`changed` is called with the Service that is exported, whenever an export or import is new in any cluster;
-    `turned` when a cluster can be read from now on, or no longer.
+    """Exports and imports of all clusters. `changed` is called with the exported Service whenever one of them
+    changes, `turned` when a cluster becomes readable or unreadable.
     """
 
     def __init__(self, deps: Deps, changed: Callable[[Key], None], turned: Callable[[], None]) -> None:
@@ -99,20 +100,20 @@ class Exports:
         self._turned = turned
         self._notify = changed
         self._derived: dict[Key, Key] = {}
-        """By derived Service, the one that is exported."""
+        """Exported Services by their derived Services."""
         self.services = deps.local.informer(SERVICES)
         self.targets = deps.local.either(TARGET_KINDS)
         self.sources = deps.local.either(SOURCE_KINDS)
         self._views = {LOCAL: self._view(deps.local.port, "", self.services)}
 
     def attach(self, target: Target) -> Informer:
-        """Begin to read a target; returns its Services."""
+        """Start to read a target; return the informer of its Services."""
         informer = target.informer(SERVICES)
         self._views[target.node_name] = self._view(target.port, target.namespace, informer)
         return informer
 
     def detach(self, node: str) -> None:
-        """A target is no more, or will be read anew."""
+        """Stop reading a target that was removed or is about to be read again."""
         if (view := self._views.pop(node, None)) is not None:
             view.stop()
 
@@ -125,31 +126,33 @@ class Exports:
         self._notify(obj.key)
 
     def reads(self, node: str) -> bool:
-        """Whether a cluster is attached: a target that is this very cluster is not."""
+        """Return whether a cluster is attached. A self-target is not."""
         return node in self._views
 
     def port(self, node: str) -> Port:
-        """The way to a cluster. Raises KeyError where that is not attached."""
+        """Return the port to a cluster. Raises KeyError if it is not attached."""
         return self._views[node].port
 
     def is_left_to_a_source(self, namespace: str) -> bool:
-        """Whether a namespace is another agent's: it has no Target, and a Source that may import here."""
+        """Return whether another agent handles a namespace: it has no Target, and a Source that may import into it."""
         if self.targets.serving(namespace):
             return False
         return any(FEATURE in features(each.decode().get("spec") or {}) for each in self.sources.serving(namespace))
 
     def nodes(self, namespace: str) -> list[str]:
-        """Clusters that may export and import Services of a namespace, connected or not, this one first."""
+        """Return the clusters that may export and import Services of a namespace, connected or not, the local
+        one first.
+        """
         return [LOCAL, *sorted(names.virtual_node(*obj.key) for obj in self.targets.serving(namespace))]
 
     def called(self, node: str) -> str:
-        """What a cluster is called in ServiceImports."""
+        """Return the name of a cluster in ServiceImports."""
         target = self._deps.targets.by_node(node) if node != LOCAL else None
         name = target.title if target is not None else self._deps.settings.cluster_name or LOCAL_NAME
         return mcs.cluster(name)
 
     def of(self, key: Key) -> Gathered:
-        """Everything about one Service."""
+        """Return the state of one Service in all clusters."""
         exports, others, seen = dict[str, Export](), dict[str, Export](), dict[str, Export]()
         nodes = self.nodes(key[0])
         unknown = {node for node in nodes if node not in self._views or not self._views[node].is_known}
@@ -167,39 +170,41 @@ class Exports:
         return Gathered(exports, others, unknown, unread=not unknown.isdisjoint(self._views))
 
     def exported(self, node: str, key: Key) -> Object | None:
-        """The ServiceExport of a cluster, unless it is being deleted."""
+        """Return the ServiceExport of a cluster, None if it does not exist or is being deleted."""
         found = self._views[node].find(SERVICE_EXPORTS, key) if node in self._views else None
         return found if found is not None and not found.deleting else None
 
     def imported(self, node: str, key: Key) -> Object | None:
-        """The ServiceImport of a cluster."""
+        """Return the ServiceImport of a cluster, None if it does not exist."""
         return self._views[node].find(SERVICE_IMPORTS, key) if node in self._views else None
 
     def may_import(self, node: str) -> bool:
-        """Whether it is known which ServiceImports a cluster has."""
+        """Return whether the ServiceImports of a cluster are known."""
         return self._views[node].watches[SERVICE_IMPORTS].store is not None
 
     def served(self, node: str, kind: Kind) -> Kind:
-        """A kind in the version that is watched in a cluster."""
+        """Return a kind in the version that is watched in a cluster."""
         return self._views[node].watches[kind].kind
 
     def refusal(self, node: str) -> str:
-        """Why it is not known which ServiceImports a cluster has, as its API server says."""
+        """Return the API server's reason why the ServiceImports of a cluster are not known; empty if they are."""
         return self._views[node].watches[SERVICE_IMPORTS].refusal
 
     def absorb(self, node: str, kind: Kind, raw: bytes) -> Object | None:
-        """Take the answer to a write of ours."""
+        """Update the store from the response to a write by this agent."""
         return self._views[node].watches[kind].absorb(raw) if node in self._views else None
 
     def derived(self, node: str, key: Key) -> Object | None:
-        """The derived Service of a cluster, if we have made it."""
+        """Return the derived Service of a cluster, None if this agent has not created it."""
         found = self._service(node, (key[0], mcs.derived(key[1])))
         if found is None or not (mcs.LABEL_DERIVED in found.labels if node == LOCAL else self.is_ours(found)):
             return None
         return found
 
     def of_service(self, service: Object) -> Key | None:
-        """The exported Service for which one is of interest: itself, or what it is derived from; None for none."""
+        """Return the exported Service that a Service belongs to: itself, or the one that it is derived from;
+        None if none.
+        """
         if mcs.is_derived(service.name):
             return self._derived.get((service.namespace, service.name))
         return service.key if self._concerns(service.key) else None
@@ -209,12 +214,12 @@ class Exports:
         return any(view.find(kind, key) is not None for view in self._views.values() for kind in kinds)
 
     def known(self) -> set[Key]:
-        """Services that any cluster exports or imports."""
+        """Return the Services that any cluster exports or imports."""
         stores = [watch.store for view in self._views.values() for watch in view.watches.values()]
         return {obj.key for store in stores if store is not None for obj in store}
 
     def is_ours(self, obj: Object) -> bool:
-        """Whether this agent has made an object."""
+        """Return whether this agent has created an object."""
         return obj.labels.get(names.LABEL_PARENT_CLUSTER_UID) == self._deps.cluster_uid
 
     def _service(self, node: str, key: Key) -> Object | None:

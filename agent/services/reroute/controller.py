@@ -1,17 +1,20 @@
-"""Reroute: a Service that selects proxy pods is marked as shared; its selector is rewritten only where that is needed.
+"""Reroute: mark Services that select proxy pods as shared, and rewrite their selectors only if necessary.
 
-A *native* Service keeps its user's selector: EndpointSlices of Kubernetes hold the proxy pods, which have the addresses
-of their delegates. A *rerouted* one selects the delegates instead, as Admiralty has it (wire contract, 7.1): with
-drivers that share what each cluster has itself, with rules that native endpoints would break, and where a setting or
-the namespace asks for it. In namespaces that share all of their Services the others are marked, too.
+A *native* Service keeps its user's selector: EndpointSlices of Kubernetes hold the proxy pods, which have the
+addresses of their delegates. A *rerouted* one selects the delegates instead, as in Admiralty (wire contract,
+7.1): with drivers that share each cluster's own endpoints, with rules that native endpoints would break, and if
+a setting or the namespace requests it. In namespaces that share all of their Services, the other Services are
+marked, too.
 
-Watches  Services, ServiceLinks, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and virtual
-         nodes, all here.
-Writes   Services: annotations (global, both of Cilium, which of them are ours), a label that their slices inherit; of
-         rerouted ones also the selector and the annotation original-selector. What the owner of a Service reverts
-         again and again is written rarely; marks count all the same.
-Absent target: a selector that is switched stays so; one whose endpoints there are not told yet waits (ruling 12).
-Of a rerouted Service the annotations come first, so that copies and slices exist before the selector is switched.
+Watches  Services, ServiceLinks, namespaces, proxy pods, the EndpointSlices of shared Services, Targets and
+         virtual nodes, all in the source.
+Writes   Services: annotations (global, both of Cilium, the list of marks), a label that their slices inherit;
+         of rerouted ones also the selector and the annotation original-selector. Writes that the owner of a
+         Service keeps reverting are repeated rarely; the marks still count.
+Absent target: a switched selector stays. A Service whose endpoints in the target are not published yet waits
+(ruling 12).
+The annotations of a rerouted Service are written first, so that copies and slices exist before its selector
+changes.
 """
 
 import asyncio
@@ -36,21 +39,21 @@ from agent.services.reroute.sharing import Scopes, Sharing
 from agent.services.reroute.writer import ServiceWriter
 
 _SOONEST_SECONDS, _LATEST_SECONDS = 0.25, 2.0
-"""Between two looks for other pods of a Service, whose rollout may take a second only."""
+"""Shortest and longest pause between two checks for other pods of a Service: a rollout may take only a second."""
 _LOOK_FACTOR = 20
-"""Within these bounds so many times as long as the look has taken."""
+"""Within these bounds, the pause as a multiple of the duration of the last check."""
 PLAIN_SECONDS = 3.0
-"""How long a selector that was set back stays so at least: until the slices tell of what it selects."""
+"""Seconds for which a restored selector stays at least: until the slices contain its pods."""
 _WAIT_SECONDS = 30.0
-"""A Service that waits is looked at again after this time, should nothing else wake it."""
+"""Seconds until a waiting Service is re-checked if no event triggers it."""
 _WAIT_BRIEFLY_SECONDS = 0.5
-"""The same where nothing wakes it: for gateways, and ServiceLinks that are not read yet."""
+"""Seconds until a re-check if no event can trigger it: for gateways, and ServiceLinks that are not read yet."""
 _HINT_SECONDS = 20.0
-"""A Service that waits longer for the endpoints of another cluster says so."""
+"""Seconds after which a Service that waits for the endpoints of another cluster gets an event."""
 
 
 class ServiceRerouteController(Controller[Key]):
-    """Keys are those of Services."""
+    """Reconciles one Service, by its key."""
 
     name = "svcreroute"
 
@@ -69,7 +72,7 @@ class ServiceRerouteController(Controller[Key]):
         self._next_look: dict[Key, float] = {}
         self._plain_until: dict[Key, float] = {}
         self._native_until: dict[Key, float] = {}
-        """Until when a Service keeps native endpoints while another driver takes over."""
+        """Times until which a Service keeps native endpoints while another driver takes over."""
         self._told: set[Key] = set()
         self._marks = deps.unwritten_marks
         self._writer = ServiceWriter(deps, self._services)
@@ -86,7 +89,7 @@ class ServiceRerouteController(Controller[Key]):
         deps.targets.on_change(lambda target: self._target_changed())
 
     async def reconcile(self, key: Key) -> float | None:
-        """Bring one Service in line."""
+        """Reconcile one Service."""
         found = self._services.store.get(key)
         if found is None or found.deleting or is_copy(found.annotations):
             self._forget(key)
@@ -108,7 +111,8 @@ class ServiceRerouteController(Controller[Key]):
         return min((each for each in (lingers, again, hint) if each is not None), default=None)
 
     async def _view(self, found: Object, service: dict[str, Any]) -> tuple[ServiceAndPods, float | None, float | None]:
-        """Return what decides of a Service, in how many seconds its proxy pods cease to count, and when to re-check.
+        """Return the input of the decision, the seconds until its proxy pods cease to count, and those until a
+        re-check.
 
         :raises InvalidService, InvalidPattern: if its annotations cannot be read
         """
@@ -133,7 +137,7 @@ class ServiceRerouteController(Controller[Key]):
         return self._coverage.must_rewrite(service) if self._deps.service_links.known else _MARK in service.raw
 
     def _proxies(self, key: Key, *, marked: bool) -> tuple[bool, float | None]:
-        """Whether the Service counts as selecting proxy pods, and in how many seconds that may end."""
+        """Return whether the Service counts as selecting proxy pods, and the seconds until that may end."""
         begins = marked or self._deps.namespaces.is_in_use(key[0])
         if begins and self._selections.any(key) and self._scopes.any(key[0]):
             self._empty_since.pop(key, None)
@@ -145,7 +149,7 @@ class ServiceRerouteController(Controller[Key]):
         return rest > 0, rest if rest > 0 else None
 
     def _is_shared(self, service: Object) -> tuple[bool, float | None]:
-        """Whether a Service that selects no proxy pods is shared, and in how many seconds that may end."""
+        """Return whether a Service without proxy pods is shared, and the seconds until that may end."""
         if self._sharing.asks(service.namespace):
             return self._scopes.any(service.namespace), None
         lingers = self._sharing.lingers(service)
@@ -168,11 +172,13 @@ class ServiceRerouteController(Controller[Key]):
         if wait is not Wait.NOT_LED:
             self._not_led_since.pop(service.key, None)
             return wait
-        # As long as what another driver has made stays where gateways take over.
+        # While gateways take over, wait as long as the other driver's objects are kept.
         return wait if now < self._not_led_since.setdefault(service.key, now) + KEEP_SECONDS else Wait.NOTHING
 
     async def _other_pods(self, key: Key, selector: Selector) -> tuple[bool, float | None]:
-        """Whether other pods are selected, looked up when a proxy pod has gone; and in how many seconds to look."""
+        """Return whether other pods are selected, read after a proxy pod was deleted, and the seconds until the
+        next check.
+        """
         now = asyncio.get_running_loop().time()
         wait = self._next_look.get(key, now) - now
         if wait > 0:
@@ -187,7 +193,7 @@ class ServiceRerouteController(Controller[Key]):
         return others, None
 
     def _hint(self, key: Key, service: dict[str, object], wait: Wait) -> float | None:
-        """Say on a Service that waits for long what it waits for."""
+        """Emit an event with the reason on a Service that waits for a long time."""
         if wait is Wait.NOTHING:
             return self._settled(key)
         now = asyncio.get_running_loop().time()

@@ -1,4 +1,4 @@
-"""What becomes of a Service. Pure."""
+"""Decision about the marks and selector of a Service. Pure."""
 
 from enum import StrEnum
 from typing import Any
@@ -12,7 +12,7 @@ Raw = dict[str, Any]
 
 
 class Wait(StrEnum):
-    """Why the selector of a rerouted Service is still its user's. Empty: there is no reason to wait."""
+    """Reason why a rerouted Service still has its user's selector. Empty: there is no reason to wait."""
 
     NOTHING = ""
     SLICES_UNKNOWN = "its own EndpointSlices are not known yet"
@@ -24,25 +24,25 @@ class Wait(StrEnum):
 
 
 class ServiceAndPods(msgspec.Struct, frozen=True):
-    """Everything that matters of one Service."""
+    """Input of the decision about one Service."""
 
     service: Raw
     proxies: bool
-    """Whether it selects a proxy pod, or did so a moment ago."""
+    """Whether it selects a proxy pod, or did so shortly before."""
     rewrites: bool = False
-    """Whether its selector is to be rewritten."""
+    """Whether its selector should be rewritten."""
     others: bool = False
-    """Whether it also selects other pods that are ready."""
+    """Whether it also selects other ready pods."""
     wait: Wait = Wait.NOTHING
     shared: bool = False
     """Whether its namespace shares all Services."""
 
 
 def decide(view: ServiceAndPods) -> Raw:
-    """Return the Service as it should be.
+    """Return the Service with the wanted marks and selector.
 
-    A selector that is switched stays so, whatever the endpoints are, as long as it selects no other pods, and its
-    driver does not leave it with the delegates of its own cluster alone.
+    A switched selector stays, whatever the endpoints are, as long as it selects no other pods and its driver
+    does not limit it to the delegates of its own cluster.
 
     :raises InvalidService, InvalidPattern: if its annotations cannot be read
     """

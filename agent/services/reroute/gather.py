@@ -1,4 +1,4 @@
-"""Which selectors are rewritten, and what that waits for: no ready endpoint may be lost by switching one."""
+"""Selectors to rewrite, and the reasons to wait: no ready endpoint may be lost when a selector is switched."""
 
 from agent.api import names
 from agent.api.conditions import is_true
@@ -19,15 +19,15 @@ from agent.services.reroute.decide import Wait
 
 _CONDITION = CONDITION.encode()
 _BY_NAME = frozenset((REASONS["mcs"], REASONS["linkerd"]))
-"""Drivers that share endpoints under another name, as Targets tell them."""
+"""Drivers that share endpoints under another name, by their reasons in Targets."""
 
 
 _NATIVE = frozenset((BY_ADDRESSES, BY_GATEWAY))
-"""Drivers with which the source's own slices may hold proxy pods. Others share what each cluster has itself."""
+"""Drivers with which the source's own slices may hold proxy pods. Other drivers share each cluster's own endpoints."""
 
 
 class Coverage:
-    """Compares the endpoints that a Service has by its user's selector with those that other clusters have told."""
+    """Comparison of a Service's endpoints by its user's selector with those that other clusters have published."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps
@@ -37,7 +37,9 @@ class Coverage:
         self.targets = self._shared.targets
 
     def wait(self, service: Object) -> Wait:
-        """Why the selector cannot be switched yet. Slices of a former Service by that name tell nothing of this one."""
+        """Return the reason why the selector cannot be switched yet. Slices of a former Service of that name do
+        not count.
+        """
         slices = self._shared.slices(LOCAL, service.key)
         living = [slice for slice in slices if slice.controller is not None and slice.controller.uid == service.uid]
         own = [slice.decode() for slice in living if not endpoints.is_mirror(slice.labels)]
@@ -76,7 +78,7 @@ class Coverage:
         return any(not rule.allows(each, here) or rule.ports(each, here) is not None for each in others)
 
     def has_other_driver(self, service: Key) -> bool:
-        """Return True if a Service has a driver that shares what each cluster has itself."""
+        """Return True if a Service has a driver that shares each cluster's own endpoints."""
         return not self._shared.drivers(LOCAL, service) <= _NATIVE
 
     def _is_self(self, node: str) -> bool:
@@ -85,7 +87,7 @@ class Coverage:
         return target is not None and bool((target.decode().get("spec") or {}).get("self"))
 
     def by_name(self, service: Key) -> bool:
-        """Whether endpoints of any cluster that its pods may go to are found under another name only."""
+        """Return whether endpoints of any cluster that its pods may use have another name only."""
         return not _BY_NAME.isdisjoint(self._shared.drivers(LOCAL, service))
 
     def reason(self, target: Object | None) -> str:
@@ -93,7 +95,9 @@ class Coverage:
         return self._shared.reason(target) if target is not None and _CONDITION in target.raw else ""
 
     async def other_pods(self, namespace: str, selector: Selector) -> bool:
-        """Whether pods that are ready, neither elected nor delegates, are selected, by the API server's word."""
+        """Return whether the selector matches ready pods that are neither elected nor delegates, read from the
+        API server.
+        """
         labels = f"{format_selector(selector)},!{names.LABEL_PARENT_UID}"
         fields = f"{OTHER_PODS},status.phase=Running"
         pods = await self._deps.local.client.list(PODS, namespace, labels=labels, fields=fields)
@@ -101,7 +105,7 @@ class Coverage:
         return any(is_true(each, "Ready") for each in conditions)
 
     def _driver(self, node: str, service: Key) -> str:
-        """The driver between this cluster and endpoints on a virtual node; addresses where there is none yet."""
+        """Return the driver between this cluster and endpoints on a virtual node; addresses if there is none yet."""
         target = self._deps.targets.by_node(node)
         if target is None:
             return BY_ADDRESSES

@@ -1,4 +1,4 @@
-"""Which Services select which proxy pods, kept up to date change by change: no Service looks through all pods."""
+"""Proxy pods that each Service selects, updated with each change, so that no Service scans all pods."""
 
 from collections.abc import Callable
 
@@ -8,7 +8,7 @@ from agent.model.service import Selector
 
 
 class Selections:
-    """Proxy pods by Service. `changed` is told of a Service whose first pod came, or from which one went."""
+    """Proxy pods by Service. `changed` is called with a Service that selects its first pod or that has lost a pod."""
 
     def __init__(self, proxies: Informer, changed: Callable[[Key], None]) -> None:
         self._proxies = proxies
@@ -20,7 +20,7 @@ class Selections:
         proxies.subscribe(self._pod_changed)
 
     def put(self, service: Key, selector: Selector | None) -> None:
-        """A Service has this selector, or (None) is no more."""
+        """Set the selector of a Service; None if the Service was deleted."""
         namespace = self._selectors.setdefault(service[0], {})
         if not selector:
             namespace.pop(service, None)
@@ -32,11 +32,11 @@ class Selections:
             self._pods[service] = {pod.key for pod in pods if _selects(selector, pod)}
 
     def any(self, service: Key) -> bool:
-        """Whether a Service selects a proxy pod."""
+        """Return whether a Service selects a proxy pod."""
         return bool(self._pods.get(service))
 
     def lost(self, service: Key) -> bool:
-        """Whether pods have gone from a Service since this was asked last."""
+        """Return whether a Service has lost pods since the last call."""
         lost = service in self._lost
         self._lost.discard(service)
         return lost

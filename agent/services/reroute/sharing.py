@@ -1,4 +1,6 @@
-"""Namespaces that share all of their Services, so that pods in targets find also those whose pods stay here."""
+"""Namespaces that share all of their Services, so that pods in targets can use Services whose pods stay in the
+source.
+"""
 
 from collections import Counter
 from collections.abc import Callable
@@ -11,13 +13,13 @@ from agent.model.service import is_shared_by_namespace
 
 
 class Scopes:
-    """Which namespaces there are Targets for: looked up for every Service."""
+    """Namespaces with Targets, counted because the lookup is made for every Service."""
 
     def __init__(self) -> None:
         self._counts: Counter[str] = Counter()
 
     def note(self, old: Object | None, new: Object | None) -> bool:
-        """A Target has come, changed or gone; whether it was the first or the last of its scope."""
+        """Record a change of a Target; return whether its scope has just got its first or lost its last Target."""
         target = new or old
         assert target is not None
         before = self._counts[target.namespace] > 0
@@ -25,12 +27,14 @@ class Scopes:
         return before != (self._counts[target.namespace] > 0)
 
     def any(self, namespace: str) -> bool:
-        """Whether there is any target that pods of a namespace may go to."""
+        """Return whether pods of a namespace may use any target."""
         return self._counts[""] > 0 or self._counts[namespace] > 0
 
 
 class Sharing:
-    """Asked of every Service; `changed` is called with a namespace whose annotations decide otherwise on Services."""
+    """Lookup of the namespaces' annotations for every Service; `changed` is called with a namespace whose
+    result changes.
+    """
 
     def __init__(self, deps: Deps, proxies: Informer, changed: Callable[[str], None]) -> None:
         """:param proxies: with an index by namespace"""
@@ -40,13 +44,13 @@ class Sharing:
         deps.namespaces.informer.subscribe(self._namespace_changed)
 
     def asks(self, namespace: str) -> bool:
-        """Whether a namespace shares its Services."""
+        """Return whether a namespace shares its Services."""
         return _asks(self._deps.namespaces.get(namespace))
 
     def lingers(self, service: Object) -> bool:
-        """Whether a Service stays shared for pods that may use it in targets: these keep what they have there.
+        """Return whether a Service stays shared because pods in targets may use it: its copies are kept for them.
 
-        Not where the namespace says itself that it is not to be shared.
+        False if the namespace has an annotation against sharing.
         """
         if not is_shared_by_namespace(service.annotations):
             return False

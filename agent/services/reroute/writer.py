@@ -17,14 +17,14 @@ Raw = dict[str, Any]
 
 
 class ServiceWriter:
-    """Marks that wait to be written count all the same (`UnwrittenMarks`); a selector stays its owner's meanwhile."""
+    """Writer of Services. Pending marks count as written (`UnwrittenMarks`); a pending selector stays its owner's."""
 
     def __init__(self, deps: Deps, services: Informer) -> None:
         self._client = deps.local.client
         self._marks = deps.unwritten_marks
         self._services = services
         self._marks_written: RevertedWrites[Key] = RevertedWrites(first=10.0, longest=600.0)
-        """Writes of marks alone. They may wait, since marks that are not written count all the same."""
+        """Writes of marks alone. They may wait, since pending marks count as written."""
         self._selectors_written: RevertedWrites[Key] = RevertedWrites()
 
     async def write(self, found: Object, wanted: Raw, patch: Raw) -> float:
