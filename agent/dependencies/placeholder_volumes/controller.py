@@ -1,9 +1,10 @@
-"""Stand-ins: a claim whose volume is in a target is Bound here, too, so that whoever waits for that goes on.
+"""Placeholder volumes: bind a claim in the source whose volume is in a target, for controllers that wait for Bound.
 
-Watches  claims here and our copies of them in targets; the volumes that we have made.
-Writes   volumes that stand for those in targets, which Kubernetes' own controller binds to their claims; the capacity
-         in the status of claims whose volume grows.
-Absent target: what stands for its volumes stays. A stand-in goes with its claim, also when that went unseen.
+Watches  claims in the source and their copies in targets; the placeholder volumes.
+Writes   placeholder volumes, which the PersistentVolume controller of Kubernetes binds to their claims; the
+         capacity in the status of claims whose volume grows.
+Absent target: its placeholder volumes stay. A placeholder is deleted after its claim, even if the claim's
+deletion was not observed.
 """
 
 import asyncio
@@ -37,7 +38,7 @@ _VOLUME_IN = names.ANNOTATION_VOLUME_IN.encode()
 
 
 class PlaceholderVolumeController(Controller[Key]):
-    """Keys are those of claims here."""
+    """Reconciles the placeholder volumes of one claim in the source, by the claim's key."""
 
     name = "standins"
     workers = 4
@@ -58,7 +59,7 @@ class PlaceholderVolumeController(Controller[Key]):
         deps.targets.on_detach(self._detached)
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make, replace or remove what stands for the volume of one claim."""
+        """Create, replace or delete the placeholder for the volume of one claim."""
         wait = None
         for action in decide(await self._view(key)):
             match action:
@@ -77,7 +78,7 @@ class PlaceholderVolumeController(Controller[Key]):
         claim = found.decode() if found is not None else None
         standing = [volume.decode() for volume in self._volumes.store.by_index(_OF_CLAIM, "/".join(key))]
         if any(claim is None or claim_uid(volume) != claim["metadata"]["uid"] for volume in standing):
-            # Nothing is deleted on the word of a store, which may be behind.
+            # A store may be stale, so confirm with the API server before a deletion.
             claim = await self._asked(key)
         node = (claim["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME_IN) if claim else None
         target, informer = self._deps.targets.by_node(node or ""), self._copies.get(node or "")
@@ -98,7 +99,7 @@ class PlaceholderVolumeController(Controller[Key]):
         return self._claims.absorb(raw).decode()
 
     async def _make(self, key: Key, volume: Raw) -> float | None:
-        """Create it; returns after how many seconds to look again where a pod of this cluster is in the way."""
+        """Create a placeholder; return the seconds until a re-check if a local pod prevents it, else None."""
         if await self._used.has(key):
             return _RECHECK_SECONDS
         with contextlib.suppress(AlreadyExists):
@@ -112,7 +113,9 @@ class PlaceholderVolumeController(Controller[Key]):
                 await self._client.delete(PERSISTENT_VOLUMES, metadata["name"], uid=metadata["uid"])
 
     async def _replace(self, old: Raw, new: Raw) -> None:
-        """A claim goes on with the new one, of the same name; the old one is protected, since it is bound."""
+        """Replace a placeholder by one of the same name, which the claim then uses; the old one is protected
+        while bound.
+        """
         await self._delete(old)
         metadata = old["metadata"]
         left = [each for each in metadata.get("finalizers") or () if each != PROTECTION]
@@ -122,7 +125,7 @@ class PlaceholderVolumeController(Controller[Key]):
         self._volumes.absorb(await self._client.create_raw(PERSISTENT_VOLUMES, new))
 
     async def _grow(self, key: Key, volume: Raw, capacity: str) -> None:
-        """As whoever resizes volumes does: the volume first, then the status of its claim."""
+        """Resize in the order of volume resizers: the volume first, then the status of its claim."""
         metadata, name = volume["metadata"], volume["metadata"]["name"]
         body: Raw = {"metadata": {"uid": metadata["uid"]}, "spec": {"capacity": {"storage": capacity}}}
         self._volumes.absorb(await self._client.patch_raw(PERSISTENT_VOLUMES, name, body))
@@ -144,7 +147,7 @@ class PlaceholderVolumeController(Controller[Key]):
 
 
 def claims_of(volume: Object) -> tuple[Key, ...]:
-    """The claim that a volume stands for: none for one with our label that is not of our making, or names no claim."""
+    """Return the claim of a placeholder; none if this agent has not created it, or if it names no claim."""
     found = volume.decode()
     return (claim_key(found),) if is_stand_in(found) and all(claim_key(found)) else ()
 
@@ -155,11 +158,13 @@ def _bound(copy: Object) -> Iterable[Key]:
 
 _FIELDS = f"{OTHER_PODS},status.phase!=Succeeded,status.phase!=Failed"
 _FRESH_SECONDS = 1.0
-"""Claims come in crowds, and each list has all pods of a namespace."""
+"""Seconds for which a list of pods is reused: claims often arrive together, and each list has all pods of a
+namespace.
+"""
 
 
 class UsedHere:
-    """Whether pods of this cluster use a claim, asked of the API server: a watch of all pods would cost more."""
+    """Use of claims by pods of this cluster, read from the API server: a watch of all pods would cost more."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -167,7 +172,9 @@ class UsedHere:
         self._read: dict[str, tuple[float, frozenset[str]]] = {}
 
     async def has(self, claim: Key) -> bool:
-        """Whether a pod that runs in this cluster, or is about to, has or waits for a volume of its own for a claim."""
+        """Return whether a pod that runs or will run in this cluster uses a claim, and so has or awaits a
+        volume of its own.
+        """
         async with self._lock:
             now = time.monotonic()
             self._read = {name: found for name, found in self._read.items() if now - found[0] < _FRESH_SECONDS}

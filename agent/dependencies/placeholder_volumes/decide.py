@@ -1,4 +1,4 @@
-"""What becomes of the stand-ins for the volume of one claim. Pure."""
+"""Decision about the placeholders for the volume of one claim. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,42 +13,42 @@ Raw = dict[str, Any]
 
 
 class ClaimAndVolumes(msgspec.Struct, frozen=True):
-    """What is known of a claim and its volume."""
+    """Claim, its copy, and its placeholders."""
 
     claim: Raw | None
-    """The claim here, None for none."""
+    """Claim in the source, None if it does not exist."""
     there: Raw | None
-    """The claim in the target that is to have the volume, None where it is not known."""
+    """Claim in the target of the volume, None if it is not known."""
     target: tuple[str, str]
     """Namespace and name of that target."""
     standing: Sequence[Raw]
-    """Stand-ins for claims of that name."""
+    """Placeholders for claims of that name."""
     makes: bool
-    """Whether an administrator wants them."""
+    """Whether the setting enables placeholders."""
 
 
 @dataclass(frozen=True)
 class Make:
-    """Create it, unless something in this cluster uses the claim."""
+    """Create the placeholder unless a pod in this cluster uses the claim."""
 
     volume: Raw
 
 
 class Remove(msgspec.Struct, frozen=True):
-    """Delete the volume: its claim is gone."""
+    """Delete the placeholder of a deleted claim."""
 
     volume: Raw
 
 
 class Replace(msgspec.Struct, frozen=True):
-    """The data have gone to another target."""
+    """Replace the placeholder because the data are now in another target."""
 
     old: Raw
     new: Raw
 
 
 class Grow(msgspec.Struct, frozen=True):
-    """The volume there has become larger."""
+    """Increase the capacity because the volume in the target has grown."""
 
     volume: Raw
     capacity: str
@@ -58,9 +58,9 @@ Action = Make | Remove | Replace | Grow
 
 
 def decide(view: ClaimAndVolumes) -> list[Action]:
-    """What to do, in any order."""
+    """Return the actions, which may run in any order."""
     uid = view.claim["metadata"]["uid"] if view.claim is not None else ""
-    # One without a UID is not of our making: whoever restores a backup is at work.
+    # This agent always sets a UID. A placeholder without one may be part of a backup that a user is restoring.
     actions: list[Action] = [Remove(volume) for volume in view.standing if claim_uid(volume) not in ("", uid)]
     own = next((volume for volume in view.standing if claim_uid(volume) == uid), None)
     if view.claim is None or view.there is None or not has_volume(view.there) or not view.makes:
@@ -76,7 +76,9 @@ def decide(view: ClaimAndVolumes) -> list[Action]:
 
 
 def _is_too_small(wanted: Raw, claim: Raw) -> bool:
-    """Whether Kubernetes would not bind the claim to it, as where the volume of an adopted claim has yet to grow."""
+    """Return whether a placeholder is too small to be bound, for example if the volume of an adopted claim must
+    still grow.
+    """
     spec = claim["spec"]
     asked = ((spec.get("resources") or {}).get("requests") or {}).get("storage", "")
     return not spec.get("volumeName") and _is_less(wanted["spec"]["capacity"], asked)
@@ -91,7 +93,7 @@ def _grown(own: Raw, wanted: Raw, claim: Raw) -> list[Action]:
 
 
 def _is_less(found: Mapping[str, Any] | None, capacity: str) -> bool:
-    """Whether an object says less than a capacity; one that says nothing, or what cannot be read, does not."""
+    """Return whether an object's capacity is below another; False if it has none or it cannot be read."""
     try:
         return bool(found) and Quantity.of((found or {})["storage"]).nano < Quantity.of(capacity).nano
     except (InvalidQuantity, KeyError):

@@ -17,21 +17,21 @@ _MESSAGE = (
 
 
 class NoSourceApi:
-    """A provider of nothing (see `agent.clusters.copies.prerequisites.Provider`)."""
+    """Provider without objects (see `agent.clusters.copies.prerequisites.Provider`)."""
 
     def __init__(self, deps: Deps) -> None:
         self._recorder = deps.recorder
         deps.prerequisites.add(self)
 
     async def ensure(self, proxy: Mapping[str, Any], target: Target) -> None:
-        """Tell a pod that asks for what it cannot have."""
+        """Emit an event on a pod that asks for the source's API."""
         if not target.is_self and sourceapi.asks(proxy["metadata"].get("annotations")):
             self._recorder.event(dict(proxy), "Warning", REASON, _MESSAGE)
 
     def places(self, proxy: Object) -> Mapping[str, str]:
-        """It binds no pod to a target."""
+        """Return nothing: it binds no pod to a target."""
         return {}
 
     def left_in(self, target: Target) -> bool:
-        """It leaves nothing."""
+        """Return False: it creates no objects in targets."""
         return False

@@ -1,10 +1,12 @@
-"""Source API: the tokens of delegates that talk to this cluster's API (annotation `multicluster/source-api` of a pod).
+"""Source API: tokens for delegates that use the source's API server (annotation `multicluster/source-api` of a pod).
 
-Watches  proxy pods, namespaces, Sources, our chaperons, the Secrets in targets that hold such tokens.
-Writes   these Secrets, each before its delegate starts, and renewed when a fifth of its time is left; a Warning event
-         on a pod that gets none. A Secret goes when the account's token may go to targets no more.
-Absent target: its Secrets stay. A token is bound to its proxy pod: it is void once that is gone, wherever a Secret is.
-Two requests for each pod that asks for it, and for each renewal.
+Watches  proxy pods, namespaces, Sources, chaperons of this cluster, the Secrets in targets that hold such
+         tokens.
+Writes   these Secrets, each before its delegate starts, and again when a fifth of the token's lifetime is left;
+         a Warning event on a pod that gets none. A Secret is deleted when the account's token may no longer be
+         sent.
+Absent target: its Secrets stay. A token is bound to its proxy pod and becomes void with the pod's deletion.
+Each requesting pod and each renewal costs two requests.
 """
 
 import asyncio
@@ -58,7 +60,7 @@ class NotPermitted(Blocked):
 
 
 class SourceApiController(Controller[Item]):
-    """One reconciliation per pod and target."""
+    """Reconciles one pod in one target."""
 
     name = "sourceapi"
     workers = 64
@@ -93,20 +95,20 @@ class SourceApiController(Controller[Item]):
             self._tell(proxy["metadata"], str(error))
 
     def places(self, proxy: Object) -> Mapping[str, str]:
-        """A token goes anywhere."""
+        """Return nothing: a token binds no pod to a target."""
         return {}
 
     def left_in(self, target: Target) -> bool:
-        """Whether Secrets are still in a target that is being let go of."""
+        """Return whether a retiring target still has Secrets with tokens."""
         informer = self._secrets.get(target.node_name)
         return target.ready and informer is not None and len(informer.store) > 0
 
     def lane(self, item: Item) -> str:
-        """A target that does not answer holds up no other."""
+        """Use one lane per target, so that an unresponsive one delays no other."""
         return item[0]
 
     async def reconcile(self, item: Item) -> float | None:
-        """Bring the token of one pod in one target in line."""
+        """Reconcile the token of one pod in one target."""
         node, key = item[0], item[1:]
         target, informer = self._deps.targets.by_node(node), self._secrets.get(node)
         if target is None or informer is None or not target.ready or not informer.synced.is_set():
@@ -134,7 +136,7 @@ class SourceApiController(Controller[Item]):
             return _BLOCKED_SECONDS
 
     async def _account(self, proxy: Mapping[str, Any], target: Target) -> str:
-        """The service account of a pod. Raises NotPermitted if its token may not go to targets."""
+        """Return the service account of a pod. Raises NotPermitted if its token may not be sent to targets."""
         await self._accounts.wait()
         account = str(proxy["spec"].get("serviceAccountName") or "default")
         name = proxy["metadata"]["namespace"]
@@ -151,7 +153,7 @@ class SourceApiController(Controller[Item]):
         raise NotPermitted(not_copied(title, target, remedy))
 
     async def _bring(self, pod: Mapping[str, Any], account: str, target: Target) -> float:
-        """Have a token in a target that is good for a while; returns in how many seconds it is to be renewed."""
+        """Ensure that a target has a valid token; return the seconds until it must be renewed."""
         item = (target.node_name, pod["namespace"], pod["name"])
         async with self._locks.setdefault(item, asyncio.Lock()):
             found = self._secrets[target.node_name].store.get((pod["namespace"], sourceapi.secret_name(pod)))
@@ -215,7 +217,7 @@ class SourceApiController(Controller[Item]):
         return allowed and node == home_node(pod)
 
     def _chaperons(self, key: Key) -> set[tuple[str, str]]:
-        """Virtual nodes of the chaperons of a pod, and the UIDs of the pods that they stand for."""
+        """Return the virtual nodes of a pod's chaperons, and the UIDs of the proxy pods that they represent."""
         placed = self._deps.chaperons.of(key)
         return {(each.target.node_name, each.chaperon.labels.get(names.LABEL_PARENT_UID, "")) for each in placed}
 
