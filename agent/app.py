@@ -41,18 +41,20 @@ log = logging.getLogger(__name__)
 _SYSTEM_NAMESPACE = "kube-system"
 _LOOK_SECONDS = 5.0
 _ELECTION_SECONDS = 90.0
-"""A replica that looks for its lease so much later than it should hangs, as in ending what it did as a leader."""
+"""Seconds of additional delay of a lease renewal after which a replica counts as hanging, for example while it
+stops its controllers.
+"""
 _STAND_BY_PATIENCE = 5
-"""Times as long as for what the leader does: there is nobody who could do it instead."""
+"""Factor on the patience with the leader's controllers: no other replica could do this work instead."""
 
 
 async def run(settings: Settings) -> None:
     """Run the agent until cancelled.
 
-    Raises InvalidConfig for a kubeconfig that cannot be used, OSError for a port that is taken.
+    Raises InvalidConfig for an unusable kubeconfig, OSError for a port that is in use.
     """
-    # Imports them now: a controller that cannot be imported is not to show once this replica leads, which may be days
-    # later.
+    # Import them now, so that an import error shows at the start rather than when this replica leads, maybe
+    # days later.
     optional_controllers(settings)
     connection = load(settings.kubeconfig or None, settings.context or None)
     clock = SystemClock()
@@ -82,7 +84,7 @@ class App:
         self._standing_by: Vitals | None = None
 
     def lease(self, client: Client) -> LeaderLease:
-        """The lease that makes this replica the leader."""
+        """Return the lease that makes this replica the leader."""
         settings = self._settings
         times = LeaseTimes(settings.lease_duration, settings.lease_renew, settings.lease_retry)
         namespace = settings.namespace or _own_namespace()
@@ -90,13 +92,15 @@ class App:
         return self._lease
 
     def ready(self) -> str | None:
-        """Why this replica is not ready: it has not reached its API server, or leads and is still reading."""
+        """Return why this replica is not ready: no contact with its API server yet, or it leads and is still
+        reading.
+        """
         if self._lease is None or not self._lease.contact:
             return "no contact with the API server of this cluster yet"
         return self._not_ready() if self._lease.leading else None
 
     def alive(self) -> str | None:
-        """Why only a restart helps this replica: nothing does while the API server itself does not answer."""
+        """Return why only a restart can help this replica. None while the API server itself does not answer."""
         lease, now = self._lease, time.monotonic()
         if lease is None:
             return None
@@ -110,7 +114,9 @@ class App:
         return self._judgement.hopeless or others or None
 
     async def stand_by(self) -> None:
-        """Run what every replica runs until cancelled; an own cluster, for the leader's ends with its leadership."""
+        """Run the controllers of every replica until cancelled, with their own connection: the leader's ends
+        with its lease.
+        """
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
         controllers = roster()
         async with contextlib.AsyncExitStack() as stack, Supervisor("replica") as supervisor:
@@ -125,7 +131,7 @@ class App:
             await asyncio.Event().wait()
 
     async def lead(self) -> None:
-        """Run every controller until cancelled, or until another replica had better do it."""
+        """Run every controller until cancelled, or until another replica should lead instead."""
         self._not_ready = lambda: "starting"
         local = Cluster(self._connection, "local", timeout=self._settings.request_timeout)
         watched = roster()
@@ -141,7 +147,7 @@ class App:
             await self._be_well(Vitals(local.informers, (supervisor, local.supervisor), watched))
 
     async def _be_well(self, vitals: Vitals) -> None:
-        """Return when something keeps this replica from its work, while its API server answers about the lease."""
+        """Return when this replica cannot do its work although its API server answers requests for the lease."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             if self._lease is not None and self._lease.holds():
@@ -177,7 +183,7 @@ class App:
 
 
 async def _cluster_uid(client: Client) -> str:
-    """What tells this cluster from all others (ruling 4)."""
+    """Return the UID that identifies this cluster (ruling 4). Retries until the API server answers."""
     while True:
         try:
             return str((await client.get(NAMESPACES, _SYSTEM_NAMESPACE))["metadata"]["uid"])
