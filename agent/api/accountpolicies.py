@@ -1,10 +1,12 @@
-"""Policies by which API servers keep delegates from running as accounts that act in this cluster themselves (CEL).
+"""Policies against delegates that run as service accounts with rights in this cluster (ValidatingAdmissionPolicy, CEL).
 
-They are about pods that the agent creates. The agent refuses such a pod first, with a better message; a mistake of it,
-or a webhook that changes the pod's account, meets the API server. Which accounts Sources name they read as parameters.
+They apply to pods that the agent creates. The agent itself refuses such a pod first, with a better message. The
+policies cover a mistake of the agent, or a webhook that changes the pod's account. Their parameters are the
+Sources.
 
-A policy with parameters refuses nothing if it cannot be evaluated. Without its CRD, or before it has read the Sources,
-the API server fails before it evaluates any match condition, and would refuse the pods of all users.
+A policy with parameters refuses nothing if it cannot be evaluated. Without its CRD, or before the API server
+has read the Sources, the API server fails before it evaluates match conditions, and would refuse the pods of
+all users.
 """
 
 from typing import Any, NamedTuple
@@ -21,7 +23,7 @@ CLUSTER_SOURCE = "multicluster-scheduler-delegates-cluster-source-accounts"
 OWN_ACCOUNTS = tuple(
     f"flotilla-{each}" for each in ("agent", "webhook", "candidates", "gateway", "upgrade", "uninstall", "test")
 )
-"""Accounts of a release of the chart with the name flotilla, those of its hooks included."""
+"""Service accounts of a release of the chart with the name flotilla, including those of its hooks."""
 
 _USER = "system:serviceaccount:"
 _DEFAULT = "default"
@@ -39,7 +41,7 @@ def specs(agent: str, home: str, own: str) -> dict[str, Policy]:
 
     :param agent: name of the agent's user
     :param home: namespace of the agent
-    :param own: names of Flotilla's accounts there, separated by commas
+    :param own: names of Flotilla's service accounts in that namespace, separated by commas
     """
     is_own = f"request.namespace == '{home}' && variables.account in '{own}'.split(',')"
     return {
@@ -52,10 +54,10 @@ def specs(agent: str, home: str, own: str) -> dict[str, Policy]:
 
 
 def _of(agent: str, kind: Kind, name: str, namespace: str) -> Policy:
-    """Compare a pod with every Source of its namespace, or with every ClusterSource.
+    """Return the policy that compares a pod with every Source of its namespace, or with every ClusterSource.
 
-    A Source of another namespace is a parameter of no policy: the agent alone refuses an account that its `userName`
-    names.
+    A Source of another namespace is a parameter of no policy: only the agent refuses an account that its
+    `userName` names.
     """
     field = f"params.spec.{'serviceAccountName' if kind.namespaced else 'serviceAccount'}"
     parts = [field, *(() if kind.namespaced else (name, namespace))]
@@ -63,7 +65,8 @@ def _of(agent: str, kind: Kind, name: str, namespace: str) -> Policy:
     named = f"{complete} && {namespace} == request.namespace && {name} == variables.account"
     user = f"'{_USER}' + request.namespace + ':' + variables.account"
     is_user = f"has(params.spec) && has(params.spec.userName) && params.spec.userName == {user}"
-    # Pods that name no account run as `default`. No new Source names it, and an old one does not stop them all.
+    # Pods that name no account run as `default`. No new Source names it, and an old Source must not stop all of
+    # these pods.
     unless = f"variables.account == '{_DEFAULT}' || !({named}) && !({is_user})"
     whose = f"the source of {kind.name} ' + params.metadata.name + '"
     source = {"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}, "failurePolicy": "Ignore"}
@@ -78,7 +81,7 @@ def _about(agent: str, unless: str, whose: str) -> Raw:
         "matchConstraints": {"resourceRules": [cel.rule("", ["CREATE"], [PODS.plural], version="v1")]},
         "matchConditions": [
             {"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"},
-            # A proxy pod runs in another cluster, whose agent decides.
+            # A proxy pod runs in another cluster, where the target's agent decides.
             {"name": "is-no-proxy-pod", "expression": f"!({proxy})"},
         ],
         "variables": [{"name": "account", "expression": f"{has} ? object.spec.serviceAccountName : '{_DEFAULT}'"}],

@@ -1,4 +1,4 @@
-"""Accounts of our own processes: their grants, and the roles that are made of these."""
+"""Service accounts of Flotilla's processes: their grants, and the roles that contain these."""
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
@@ -8,24 +8,26 @@ from agent.api.kinds import CLUSTER_ROLES, SERVICE_ACCOUNTS, Kind
 from agent.api.roles import Grant, rules
 
 HOME = "home"
-"""Scope: the namespace that the process runs in."""
+"""Scope of grants: the namespace in which the process runs."""
 
 
 @dataclass(frozen=True)
 class Account:
-    """All grants of one process, by where they count: `` everywhere, HOME, or the name of a namespace."""
+    """All grants of one process, by scope: empty for all namespaces, HOME, or the name of a namespace."""
 
     name: str
     grants: dict[str, tuple[Grant, ...]]
 
 
 def grants(kind: Kind, verbs: str, feature: str, *, sub: str = "", names: tuple[str, ...] = ()) -> tuple[Grant, ...]:
-    """Several verbs, separated by spaces, on one resource."""
+    """Return grants of several verbs, separated by spaces, on one resource."""
     return tuple(Grant(kind, verb, feature, sub, names) for verb in verbs.split())
 
 
 def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:
-    """Rules by scope and feature, as the chart keeps them: it leaves out the features that are switched off."""
+    """Return rules by scope and feature, in the form of the chart, which leaves out the features that are
+    switched off.
+    """
     return {
         scope or "cluster": [
             {"feature": feature, "rules": rules([grant for grant in granted if grant.feature == feature])}
@@ -36,7 +38,9 @@ def blocks(account: Account) -> dict[str, list[dict[str, Any]]]:
 
 
 def role_objects(account: Account, home: str, *, without: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Roles of an account that runs in namespace `home`, with their bindings; `without` are features switched off."""
+    """Return the roles and bindings of an account in namespace `home`; `without` contains features that are
+    switched off.
+    """
     found: list[dict[str, Any]] = []
     for scope, granted in account.grants.items():
         namespace = home if scope == HOME else scope

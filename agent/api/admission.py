@@ -1,9 +1,9 @@
-"""Policies by which API servers keep users' hands off what makes a pod a proxy pod (ValidatingAdmissionPolicy, CEL).
+"""Policies that protect the fields and annotations of proxy pods against users (ValidatingAdmissionPolicy, CEL).
 
-`hack/crds` writes them into the chart, and the sandbox puts them into its clusters. API servers evaluate them without
-asking anybody, and for proxy pods only: no other pod depends on them. Those of `agentpolicies` are about the agent,
-those of `accountpolicies` about the accounts of delegates, those of `sourcepolicies` and `signpolicies` about sources,
-those of `webhookpolicies` about the webhook.
+`hack/crds` writes them into the chart, and the sandbox installs them in its clusters. API servers evaluate them
+without requests to a webhook, and only for proxy pods. `agentpolicies` is about the agent, `accountpolicies`
+about the accounts of delegates, `sourcepolicies` and `heartbeat_policies` about sources, `webhookpolicies`
+about the webhook.
 """
 
 from typing import Any
@@ -17,7 +17,9 @@ CREATION = "multicluster-scheduler-proxy-pods"
 CHANGES = "multicluster-scheduler-proxy-pod-annotations"
 
 _CHANGED_BY = ("pods", "pods/status", "pods/resize", "pods/ephemeralcontainers")
-"""Where annotations may be written. pods/binding is not here: a pod that has a node gets no PodChaperon any more."""
+"""Subresources that can change annotations. pods/binding is not included: a pod with a node gets no further
+PodChaperon.
+"""
 _REMEDY = f"create the pod without spec.schedulerName and with the annotation {names.PREFIX}{names.ELECT}"
 
 
@@ -25,9 +27,9 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
     """Return all policies and their bindings.
 
     :param agent: name of the agent's user
-    :param home: namespace that it runs in
+    :param home: namespace of the agent
     :param webhook: name of the webhook's user
-    :param own: names of Flotilla's accounts in that namespace, separated by commas
+    :param own: names of Flotilla's service accounts in that namespace, separated by commas
     """
     by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook) | heartbeat_policies.specs(home)
     return [
@@ -40,7 +42,7 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
 
 
 def not_controlled_by(kind: str, group: str) -> str:
-    """CEL: no such object controls the object."""
+    """Return CEL: no object of this kind controls the object."""
     return (
         "!has(object.metadata.ownerReferences) || !object.metadata.ownerReferences.exists(o, "
         f"has(o.controller) && o.controller && o.kind == '{kind}' && o.apiVersion.startsWith('{group}/'))"
@@ -48,7 +50,7 @@ def not_controlled_by(kind: str, group: str) -> str:
 
 
 def _creation(agent: str) -> Raw:
-    """Proxy pods are made by the webhook, in namespaces that have opted in."""
+    """Return the policy that only the webhook creates proxy pods, in enabled namespaces."""
     label, value, by = names.LABEL_ENABLED, names.ENABLED_VALUE, names.ANNOTATION_CREATED_BY
     labels, annotations = "namespaceObject.metadata.labels", "variables.annotations"
     own, replacing = f"{annotations}['{by}'] == request.userInfo.username", cel.texts(*names.STATE_OF_REPLACEMENT)
@@ -83,7 +85,7 @@ def _creation(agent: str) -> Raw:
 
 
 def _changes(agent: str) -> Raw:
-    """What the webhook and the agent have noted on a proxy pod is changed by the agent alone."""
+    """Return the policy that only the agent changes annotations of the webhook and the agent on proxy pods."""
     before, after = "variables.before", "variables.after"
     changed = (
         f"{cel.texts(*names.OURS_ON_PROXY)}.filter(k, (k in {before}) != (k in {after})"

@@ -1,6 +1,6 @@
-"""Policies by which API servers keep the agent itself to what is ours, where roles cannot tell objects apart (CEL).
+"""Policies that restrict the agent to Flotilla's objects where roles cannot distinguish objects (CEL).
 
-They are about requests of the agent's own user and of nobody else.
+They apply only to requests of the agent's own user.
 """
 
 import base64
@@ -18,19 +18,22 @@ SECRETS = "multicluster-scheduler-agent-secrets"
 VOLUMES = "multicluster-scheduler-agent-volumes"
 
 _IDENTITY = (names.LABEL_TARGET_NAME, names.LABEL_CLUSTER_TARGET_NAME)
-"""What is left of a virtual node whose provider somebody has taken away: the agent puts it back."""
+"""Labels that identify a virtual node whose provider label a user has removed: the agent restores the label."""
 _OURS = (names.PREFIX, names.SHORT_PREFIX, names.LABEL_ENABLED)
-"""How keys begin by which pods of a namespace are elected."""
+"""Prefixes of keys that decide which pods of a namespace are elected."""
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _OTHERS_TYPES = ("kubernetes.io/", "bootstrap.kubernetes.io/", "helm.sh/")
-"""How types of Secrets begin that hold no kubeconfig of a Target: tokens, certificates, passwords, releases."""
+"""Prefixes of Secret types without a kubeconfig of a Target: tokens, certificates, passwords, releases."""
 _IN_A_KUBECONFIG = "clusters"
 _BYTES_OF_BASE64 = 3
-"""As many become four characters together."""
+"""Number of bytes that base64 encodes together as four characters."""
 
 
 def specs(agent: str) -> dict[str, Raw]:
-    """The policies by name. `agent` is the name of the agent's user."""
+    """Return the policies by name.
+
+    :param agent: name of the agent's user
+    """
     return {
         NODES: _nodes(agent),
         NAMESPACES: _namespaces(agent),
@@ -40,7 +43,7 @@ def specs(agent: str) -> dict[str, Raw]:
 
 
 def _nodes(agent: str) -> Raw:
-    """The agent makes, changes and deletes virtual nodes, and no others."""
+    """Return the policy that the agent creates, changes and deletes only virtual nodes."""
     key, value = names.PROVIDER_KEY, names.PROVIDER_VALUE
     before, after = "variables.labelsBefore", "variables.labelsAfter"
     was = " || ".join([f"'{key}' in {before} && {before}['{key}'] == '{value}'", *_are_in(before, _IDENTITY)])
@@ -64,13 +67,16 @@ def _nodes(agent: str) -> Raw:
 
 
 def _namespaces(agent: str) -> Raw:
-    """The agent changes one label of namespaces, and makes those of ManagedClusters."""
+    """Return the policy that the agent changes only one label of namespaces, and creates only those of
+    ManagedClusters.
+    """
     label, cluster = names.LABEL_ELECT_BY_DEFAULT, LABEL_CLUSTER_NAME
     whose = f" of namespace ' + oldObject.metadata.name + ': the agent of Flotilla changes the label {label} only: have"
     remedy = " an administrator change the rest'"
     kept = ("metadata.annotations", "metadata.finalizers", "metadata.ownerReferences", "spec")
     after = "variables.labelsAfter"
-    # What other webhooks add is in a new object already; nothing that elects pods there, or lets them do anything.
+    # A new object already contains changes by other webhooks. None may elect pods or weaken their Pod Security
+    # level.
     ours = f"{cel.texts(*_OURS)}.exists(p, k.startsWith(p))"
     alone = f"{after}.all(k, k == '{cluster}' || !{ours} && !({_privileged(after)}))"
     named = f"'{cluster}' in {after} && {after}['{cluster}'] == object.metadata.name"
@@ -96,12 +102,15 @@ def _namespaces(agent: str) -> Raw:
 
 
 def _privileged(labels: str) -> str:
-    """CEL: the label `k` lets pods of a namespace do what they like (Pod Security Admission)."""
+    """Return CEL: the label `k` permits privileged pods in a namespace (Pod Security Admission)."""
     return f"k == '{_ENFORCE}' && {labels}[k] == 'privileged'"
 
 
 def _secrets(agent: str) -> Raw:
-    """The agent marks Secrets that Targets name, and renews the token in a kubeconfig; types never change anyway."""
+    """Return the policy that the agent only marks Secrets that Targets name, and renews tokens in kubeconfigs.
+
+    The type of a Secret is immutable anyway.
+    """
     mark, finalizer = names.LABEL_TARGET_SECRET, names.FINALIZER_DRAIN
     whose = " of secret ' + request.namespace + '/' + oldObject.metadata.name + ': the agent of Flotilla changes"
     leave = ": have an administrator change the rest'"
@@ -142,7 +151,7 @@ def _secrets(agent: str) -> Raw:
 
 
 def _volumes(agent: str) -> Raw:
-    """The agent makes, changes and deletes volumes that nothing can mount, and no others."""
+    """Return the policy that the agent creates, changes and deletes only volumes that nothing can mount."""
     driver, field = names.STAND_IN_DRIVER, "'spec.csi.driver of volume ' + request.name + '"
     ours = "variables.driver{} == '" + driver + "'"
     return {
@@ -163,7 +172,7 @@ def _volumes(agent: str) -> Raw:
 
 
 def _content(whose: str) -> list[Raw]:
-    """Of data only a kubeconfig becomes another one, in a Secret that has been marked before."""
+    """Return validations: only one kubeconfig in a Secret that was marked before may change, and no other data."""
     changed, mark = "variables.changedData", names.LABEL_TARGET_SECRET
     one = f"{changed}[0] in variables.dataBefore && {changed}[0] in variables.dataAfter"
     kubeconfigs = " && ".join(_is_kubeconfig(f"variables.data{when}[{changed}[0]]") for when in ("Before", "After"))
@@ -197,13 +206,13 @@ def _refuse(unless: str, message: str) -> Raw:
 
 
 def _of(name: str, obj: str, field: str, empty: str, within: str = "metadata.") -> Raw:
-    """A variable: a field of an object, which may not be there, nor the object."""
+    """Return a CEL variable: a field of an object, or `empty` if the field or the object does not exist."""
     path = f"{obj}.{within}{field}"
     return {"name": name, "expression": f"{obj} != null && has({path}) ? {path} : {empty}"}
 
 
 def _driver(when: str, obj: str) -> Raw:
-    """A variable: the CSI driver of a volume, empty for none."""
+    """Return a CEL variable: the CSI driver of a volume, empty for none."""
     has = f"{obj} != null && has({obj}.spec.csi) && has({obj}.spec.csi.driver)"
     return {"name": f"driver{when}", "expression": f"{has} ? {obj}.spec.csi.driver : ''"}
 
@@ -213,7 +222,7 @@ def _both(field: str, empty: str) -> list[Raw]:
 
 
 def _changed(field: str, free: str = "") -> Raw:
-    """A variable: keys that came, went or have another value, but for the one that is free to."""
+    """Return a CEL variable: keys that were added, removed or have another value, except the key `free`."""
     before, after = f"variables.{field}Before", f"variables.{field}After"
     which = f"k != '{free}' && " if free else ""
     gone = f"{before}.filter(k, {which}!(k in {after} && {after}[k] == {before}[k]))"
@@ -222,19 +231,19 @@ def _changed(field: str, free: str = "") -> Raw:
 
 
 def _same(field: str) -> str:
-    """CEL: neither object has the field, or both have the same."""
+    """Return CEL: neither object has the field, or both have an equal one."""
     before, after = f"oldObject.{field}", f"object.{field}"
     return f"has({before}) ? has({after}) && {before} == {after} : !has({after})"
 
 
 def _is_kubeconfig(value: str) -> str:
-    """CEL: what base64 holds names clusters. How a word looks in base64 depends on where it begins."""
+    """Return CEL: the base64 text contains clusters. The encoding of a word depends on its position."""
     looks = (f"dyn({value}).contains('{text}')" for text in in_base64(_IN_A_KUBECONFIG))
     return f"({' || '.join(looks)})"
 
 
 def in_base64(word: str) -> list[str]:
-    """What all base64 texts that hold a word have in common, by where in three bytes it begins."""
+    """Return the common part of all base64 texts with a word, for each of its three positions within three bytes."""
     found = []
     for start in range(_BYTES_OF_BASE64):
         text = base64.b64encode(b"\0" * start + word.encode()).decode().rstrip("=")

@@ -1,4 +1,4 @@
-"""Conditions of our objects' status, as lists of raw dicts in the shape of `metav1.Condition`."""
+"""Conditions in the status of Flotilla's objects, as lists of raw dicts in the shape of `metav1.Condition`."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -7,31 +7,31 @@ from typing import Any, Literal
 Status = Literal["True", "False", "Unknown"]
 
 PODS_CREATED = "multicluster/PodsCreated"
-"""Of a chaperon that is refused: False where no pod can be created for now, whatever is in it."""
+"""Condition of a refused chaperon: False if no pod of the namespace can be created now, whatever its content."""
 
 
 def timestamp(now: datetime) -> str:
-    """RFC 3339 in UTC with whole seconds, as API servers write times."""
+    """Return a time as API servers write it: RFC 3339 in UTC with whole seconds."""
     return now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def find_condition(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> Mapping[str, Any] | None:
-    """The condition of this type, None when there is none."""
+    """Return the condition of this type, None if there is none."""
     return next((condition for condition in conditions or () if condition.get("type") == type), None)
 
 
 def condition_of(obj: Mapping[str, Any], type: str) -> Mapping[str, Any] | None:
-    """The condition of this type in an object's status, None when there is none."""
+    """Return the condition of this type in an object's status, None if there is none."""
     return find_condition((obj.get("status") or {}).get("conditions"), type)
 
 
 def is_true(conditions: Iterable[Mapping[str, Any]] | None, type: str) -> bool:
-    """Whether there is a condition of this type, and it says so."""
+    """Return whether there is a condition of this type with the status True."""
     return (find_condition(conditions, type) or {}).get("status") == "True"
 
 
 def without_condition(conditions: Iterable[dict[str, Any]] | None, type: str) -> list[dict[str, Any]]:
-    """A new list without the condition of this type."""
+    """Return a new list without the condition of this type."""
     return [condition for condition in conditions or () if condition.get("type") != type]
 
 
@@ -44,9 +44,9 @@ def set_condition(
     now: datetime,
     generation: int | None = None,
 ) -> list[dict[str, Any]]:
-    """A new list in which the condition of this type says this; the others and their order stay.
+    """Return a new list with this content of the condition; other conditions and the order stay.
 
-    lastTransitionTime moves only when the status changes. Fields of the old condition that we do not write survive.
+    lastTransitionTime changes only with the status. Other fields of the old condition are kept.
     """
     wanted: dict[str, Any] = {"type": type, "status": status, "reason": reason, "message": message}
     if generation is not None:
@@ -72,7 +72,7 @@ def with_changes(
     before: Iterable[dict[str, Any]] | None,
     after: Iterable[dict[str, Any]] | None,
 ) -> list[dict[str, Any]]:
-    """A new list, like `current` but for the conditions that are others in `after` than in `before`, or not there."""
+    """Return a new list: `current` with the changes from `before` to `after`, including removed conditions."""
     old, new, there = ({each.get("type"): each for each in found or ()} for found in (before, after, current))
     changed = {type: condition for type, condition in new.items() if condition != old.get(type)}
     kept = {type: condition for type, condition in there.items() if type in new or type not in old}

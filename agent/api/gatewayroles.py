@@ -1,4 +1,4 @@
-"""What gateways, and the agent because of them, may do in their cluster (see `ownroles`)."""
+"""Grants of gateways, and of the agent for gateways, in their cluster (see `ownroles`)."""
 
 from agent.api.accounts import Account, grants
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, NAMESPACES, PODS, SECRETS, SERVICES
@@ -28,4 +28,4 @@ GATEWAY = Account(
         ),
     },
 )
-"""The process beside Envoy reads no Secrets: its certificate is mounted."""
+"""The process next to Envoy needs no grant for Secrets: its certificate is mounted."""

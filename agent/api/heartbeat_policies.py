@@ -1,6 +1,6 @@
-"""Policy by which API servers let each source write only its own signs of life, and few of them (CEL).
+"""Policy by which each source writes only its own heartbeats, and a limited number of them (CEL).
 
-The signs of all sources are annotations of one Lease, and RBAC rules are about whole objects.
+The heartbeats of all sources are annotations of one Lease, and RBAC rules apply to whole objects.
 """
 
 from typing import Any
@@ -13,21 +13,26 @@ Raw = dict[str, Any]
 SIGNS = "multicluster-scheduler-source-signs"
 
 LONGEST = 512
-"""Characters of a sign."""
+"""Most characters of a heartbeat."""
 SHARED_AT_MOST = 100
-"""Signs under keys that any source may write."""
+"""Most heartbeats under keys that any source may write."""
 OWN_AT_MOST = 8
-"""Signs under keys of one account, each for another UID of a source."""
+"""Most heartbeats under keys of one account, each for another UID of a source."""
 _KEPT = ("metadata.labels", "metadata.finalizers", "metadata.ownerReferences")
 
 
 def specs(home: str) -> dict[str, Raw]:
-    """Return the policy by name. `home` is the namespace of the agent."""
+    """Return the policy by name.
+
+    :param home: namespace of the agent
+    """
     return {SIGNS: _signs(home)}
 
 
 def _signs(home: str) -> Raw:
-    """Let users write keys of their own account and shared keys only, unless they may delete the Lease."""
+    """Return the policy: users write keys of their own account and shared keys only, unless they may delete the
+    Lease.
+    """
     shared, before, after = names.sign(""), "variables.before", "variables.after"
     return {
         "failurePolicy": "Fail",
@@ -38,7 +43,8 @@ def _signs(home: str) -> Raw:
             ],
         },
         "matchConditions": [
-            # One condition: the API server evaluates each one, and would ask the authorizer at every write of a Lease.
+            # One condition: with several, the API server would evaluate each one, and so call the authorizer
+            # for every Lease.
             {
                 "name": "is-of-the-sources",
                 "expression": f"object.metadata.name == '{names.LEASE_SOURCES}' && !{_may_delete()}",
@@ -60,7 +66,7 @@ def _validations(shared: str) -> list[Raw]:
     field = f"metadata.annotations of Lease {names.LEASE_SOURCES}"
     mine = "(variables.own != '' && k.startsWith(variables.own))"
     text = f"{after}[k]"
-    # JSON without escapes, which names an account once: whatever reads it finds this one.
+    # JSON without escapes, which contains the account once, so that every parser finds this account.
     named = (
         f"({text}.contains('\"account\":\"' + request.userInfo.username + '\"')"
         f" && {text}.split('\"account\"').size() == 2 && !{text}.contains('\\\\'))"

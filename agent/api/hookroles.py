@@ -1,4 +1,4 @@
-"""What the chart's hooks may do while they run, as it is uninstalled or upgraded: a table each (see `ownroles`)."""
+"""Grants of the chart's hooks for uninstallation and upgrades, one table each (see `ownroles`)."""
 
 from agent.api.accounts import HOME, Account, grants
 from agent.api.kinds import (
@@ -45,7 +45,7 @@ STOP = "stop of agents and webhooks"
 CLEAN = "removal of Flotilla's objects and keys"
 
 _HELD = (TARGETS, CLUSTER_TARGETS, MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS)
-"""Kinds of others, or that stay, whose objects have a finalizer of ours."""
+"""Kinds whose objects have a finalizer of Flotilla and may remain after the uninstallation."""
 _OF_SERVICES = (SERVICE_EXPORTS, ENDPOINT_SLICES, SERVICE_LINKS, GATEWAY_PEERS, LISTENERS, CONNECTORS)
 _FOLLOWED = (CONFIGMAPS, SERVICE_ACCOUNTS, ROLES, NETWORK_POLICIES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS)
 

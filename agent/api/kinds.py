@@ -1,4 +1,4 @@
-"""The kinds we speak about, and where an API server serves them."""
+"""Kinds that Flotilla uses, and their API paths."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -13,7 +13,7 @@ from agent.api.names.p2code import P2CODE_GROUP
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """One resource of an API server."""
+    """A resource of an API server."""
 
     group: str
     version: str
@@ -23,11 +23,13 @@ class Kind:
 
     @property
     def api_version(self) -> str:
-        """`v1` or `group/version`, as manifests write it."""
+        """`v1` or `group/version`, as in manifests."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     def path(self, namespace: str | None = None, name: str | None = None, sub: str | None = None) -> str:
-        """URL path of a collection, an object or a subresource; no namespace means all of them."""
+        """Return the URL path of a collection, an object or a subresource; without namespace, that of all
+        namespaces.
+        """
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if namespace and self.namespaced:
             parts += ["namespaces", _segment(namespace)]
@@ -43,18 +45,18 @@ class Kind:
 
 
 class Kinds(NamedTuple):
-    """A kind in namespaces and its twin for the whole cluster."""
+    """A namespaced kind and its cluster-scoped twin."""
 
     namespaced: Kind
     cluster: Kind
 
     def of(self, namespace: str | None) -> Kind:
-        """The kind of an object in this namespace, or in none."""
+        """Return the kind of an object in this namespace, or (None or empty) the cluster-scoped one."""
         return self.namespaced if namespace else self.cluster
 
 
 def _segment(name: str) -> str:
-    """A name within a path: no object has one with a slash, but whoever refers to an object may write anything."""
+    """Return a name as a path segment. Names have no slash, but a user may write anything into a reference."""
     return quote(name, safe=":")
 
 
@@ -73,9 +75,9 @@ INGRESSES = Kind("networking.k8s.io", "v1", "ingresses", "Ingress")
 ENDPOINT_SLICES = Kind("discovery.k8s.io", "v1", "endpointslices", "EndpointSlice")
 SERVICE_EXPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceexports", "ServiceExport")
 SERVICE_IMPORTS = Kind("multicluster.x-k8s.io", "v1alpha1", "serviceimports", "ServiceImport")
-"""Of SIG Multicluster (KEP-1645); served only where an implementation of it is installed."""
+"""Kind of SIG Multicluster (KEP-1645), served only by clusters with an implementation."""
 SITES = Kind("skupper.io", "v2alpha1", "sites", "Site")
-"""Of Skupper v2, as the next ones."""
+"""Kind of Skupper v2, as are the next ones."""
 LISTENERS = Kind("skupper.io", "v2alpha1", "listeners", "Listener")
 CONNECTORS = Kind("skupper.io", "v2alpha1", "connectors", "Connector")
 SKUPPER_GRANTS = Kind("skupper.io", "v2alpha1", "accessgrants", "AccessGrant")
@@ -128,7 +130,7 @@ CERTIFICATE_REQUESTS = Kind(
     "certificates.k8s.io", "v1", "certificatesigningrequests", "CertificateSigningRequest", namespaced=False
 )
 SIGNERS = Kind("certificates.k8s.io", "v1", "signers", "Signer", namespaced=False)
-"""In rights only: who may approve requests for a signer."""
+"""Resource that occurs only in grants: the right to approve requests for a signer."""
 TOKEN_REVIEWS = Kind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
 SELF_SUBJECT_REVIEWS = Kind("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview", namespaced=False)
 SUBJECT_ACCESS_REVIEWS = Kind(
@@ -142,15 +144,15 @@ SELF_RULES_REVIEWS = Kind(
 )
 POD_METRICS = Kind("metrics.k8s.io", "v1beta1", "pods", "PodMetrics")
 NODE_METRICS = Kind("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", namespaced=False)
-"""Served where a metrics-server (or something like it) is installed."""
+"""Kind that is served only with a metrics-server or a similar component."""
 
 CRDS = Kind("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False)
 
 CLUSTER_PROPERTIES = Kind("about.k8s.io", "v1alpha1", "clusterproperties", "ClusterProperty", namespaced=False)
-"""Of SIG Multicluster (KEP-2149); served only where somebody installed it, as the next one."""
+"""Kind of SIG Multicluster (KEP-2149), served only if it was installed, as is the next one."""
 CLUSTER_CLAIMS = Kind(OCM_GROUP, "v1alpha1", "clusterclaims", "ClusterClaim", namespaced=False)
 
-# Open Cluster Management's, at the versions that its API repository calls stored.
+# Kinds of Open Cluster Management, at the stored versions of its API repository.
 MANAGED_CLUSTERS = Kind(OCM_GROUP, "v1", "managedclusters", "ManagedCluster", namespaced=False)
 MANAGED_CLUSTER_SETS = Kind(OCM_GROUP, "v1beta2", "managedclustersets", "ManagedClusterSet", namespaced=False)
 MANAGED_CLUSTER_SET_BINDINGS = Kind(OCM_GROUP, "v1beta2", "managedclustersetbindings", "ManagedClusterSetBinding")
@@ -158,11 +160,11 @@ PLACEMENTS = Kind(OCM_GROUP, "v1beta1", "placements", "Placement")
 PLACEMENT_DECISIONS = Kind(OCM_GROUP, "v1beta1", "placementdecisions", "PlacementDecision")
 ADDON_PLACEMENT_SCORES = Kind(OCM_GROUP, "v1alpha1", "addonplacementscores", "AddOnPlacementScore")
 MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "manifestworks", "ManifestWork")
-"""Manifests that an agent of Open Cluster Management applies in the cluster whose namespace they are in."""
+"""Manifests that the agent of Open Cluster Management applies in the cluster of the ManifestWork's namespace."""
 CLUSTER_MANAGERS = Kind(
     "operator.open-cluster-management.io", "v1", "clustermanagers", "ClusterManager", namespaced=False
 )
-"""Served where Open Cluster Management's own controllers are installed."""
+"""Kind that is served if the controllers of Open Cluster Management are installed."""
 
 TARGETS = Kind(GROUP, VERSION, "targets", "Target")
 CLUSTER_TARGETS = Kind(GROUP, VERSION, "clustertargets", "ClusterTarget", namespaced=False)
@@ -174,7 +176,7 @@ CLUSTER_SUMMARIES = Kind(GROUP, VERSION, "clustersummaries", "ClusterSummary", n
 CHAPERONS = Kind(GROUP, VERSION, "podchaperons", "PodChaperon")
 SERVICE_LINKS = Kind(OWN_GROUP, VERSION, "servicelinks", "ServiceLink")
 SCHEDULING_MANIFESTS = Kind(P2CODE_GROUP, "v1alpha1", "p2codeschedulingmanifests", "P2CodeSchedulingManifest")
-"""Of P2CODE's scheduler: whole applications, placed by annotations."""
+"""Kind of P2CODE's scheduler: whole applications, placed by annotations."""
 MULTI_CLUSTER_NETWORKS = Kind(AC3_GROUP, "v1alpha1", "multiclusternetworks", "MultiClusterNetwork")
-"""Of AC3's network operator: links between clusters."""
+"""Kind of AC3's network operator: links between clusters."""
 GATEWAY_PEERS = Kind(OWN_GROUP, VERSION, "gatewaypeers", "GatewayPeer")

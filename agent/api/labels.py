@@ -1,4 +1,4 @@
-"""What API servers take as a key and as a value of a label, and as a name; keys that others act upon."""
+"""Syntax of label keys, label values and names, and keys that have a meaning for other software."""
 
 import re
 from collections.abc import Collection
@@ -8,18 +8,18 @@ _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-
 _DOMAIN_LIMIT = 253
 
 HOSTNAME = "kubernetes.io/hostname"
-"""The name of a node. The scheduler takes a target with one node for a host of its own."""
+"""Label with the name of a node. The scheduler treats a target with one node as a host of its own."""
 LABELS_NOT_TAKEN = frozenset(
     (
         # Reserved for administrators who isolate workloads: kubelets cannot set them either (NodeRestriction).
         "node-restriction.kubernetes.io",
-        # Who has such a label is excluded from load balancers, or gets the pods of a control plane.
+        # Nodes with these labels are excluded from load balancers, or get the pods of a control plane.
         "node-role.kubernetes.io",
-        # Each node with this label is a domain of its own, in which no pod that stays can run.
+        # Each node with this label is a domain of its own, in which no local pod can run.
         HOSTNAME,
     )
 )
-"""Keys and domains of labels that a virtual node does not take from its target."""
+"""Keys and domains of labels that are not copied from a target to its virtual node."""
 
 ANNOTATIONS_NOT_HOME = {
     "prometheus.io": "Prometheus scrapes the port, path and parameters that they name",
@@ -55,7 +55,7 @@ ANNOTATIONS_NOT_HOME = {
     "seccomp.security.alpha.kubernetes.io": "the same",
     "container.apparmor.security.beta.kubernetes.io": "API servers refuse to change them",
 }
-"""Keys and domains of annotations that do not come home from delegates, and who acts upon them."""
+"""Keys and domains of annotations that are not copied from delegates to proxy pods, and the software that uses them."""
 
 ANNOTATIONS_OF_CLIENTS = {
     "kubectl.kubernetes.io/last-applied-configuration": "kubectl apply compares with it; it is as large as the object",
@@ -67,7 +67,9 @@ ANNOTATIONS_OF_CLIENTS = {
     "argocd.argoproj.io": "Argo CD prunes what carries the tracking ID of an application",
     "toolkit.fluxcd.io": "Flux prunes, or leaves alone, what they say",
 }
-"""Keys and domains of annotations that clients of one cluster write for themselves: copies and delegates have none."""
+"""Keys and domains of annotations that clients write for their own use in one cluster: copies and delegates
+have none.
+"""
 
 ANNOTATIONS_WITH_ADDRESSES = {
     "cni.projectcalico.org/podIP": "Calico takes a pod's address from it before status.podIP is set",
@@ -85,14 +87,16 @@ ANNOTATIONS_WITH_ADDRESSES = {
     "networking.gke.io/pod-ips": "the same, on GKE with several networks",
     "submariner.io": "older releases of Submariner translate the global address that they say to the pod",
 }
-"""Keys and domains of annotations from which networks take a pod's addresses, and which network does.
+"""Keys and domains of annotations from which network plugins take a pod's addresses, with the plugin.
 
-Withheld if `spec.podCIDRs` of a Target restricts the addresses of its pods.
+They are withheld if `spec.podCIDRs` of a Target restricts the addresses of its pods.
 """
 
 
 def is_key(text: str) -> bool:
-    """Whether it is a name of at most 63 characters, with or without a DNS subdomain and a slash before it."""
+    """Return whether a text is a label key: a name of at most 63 characters, with an optional DNS subdomain as
+    prefix.
+    """
     domain, slash, name = text.rpartition("/")
     if slash and (len(domain) > _DOMAIN_LIMIT or not _DOMAIN.fullmatch(domain)):
         return False
@@ -100,17 +104,17 @@ def is_key(text: str) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether most objects may be called so: a DNS subdomain."""
+    """Return whether a text is a valid name of most kinds: a DNS subdomain."""
     return len(text) <= _DOMAIN_LIMIT and bool(_DOMAIN.fullmatch(text))
 
 
 def is_value(text: str) -> bool:
-    """Whether it is empty, or at most 63 characters that begin and end with a letter or a digit."""
+    """Return whether a text is a label value: empty, or at most 63 characters that begin and end alphanumerically."""
     return not text or bool(_PART.fullmatch(text))
 
 
 def is_among(key: str, among: Collection[str]) -> bool:
-    """Whether a key, or the domain of its prefix or one above, is among some keys and domains."""
+    """Return whether a collection contains a key, the domain of its prefix, or a parent of that domain."""
     if key in among:
         return True
     domain = key.partition("/")[0] if "/" in key else ""

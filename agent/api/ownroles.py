@@ -1,8 +1,7 @@
-"""What our own processes may do in the cluster they run in: one table each, a verb and the feature it serves per entry.
+"""Grants of Flotilla's processes in their own cluster: one table each, with a verb and its feature per entry.
 
-The chart's roles are written from these tables (hack/crds), and the agents and webhooks of the sandbox have exactly
-these rights, so that every test finds a verb that is missing. A feature that an installation switches off takes its
-verbs with it.
+`hack/crds` writes the chart's roles from these tables. The agents and webhooks of the sandbox have exactly
+these rights, so that tests find missing verbs. Switching off a feature removes its verbs.
 """
 
 from agent.api import gatewayroles, placementroles
@@ -143,7 +142,8 @@ AGENT = Account(
             *grants(NODES, "patch", VIRTUAL_NODES, sub="status"),
             *grants(CHAPERONS, "get list watch patch", DELEGATES),
             *grants(CHAPERONS, "update", DELEGATES, sub="status"),
-            # Where owners of objects are guarded (OpenShift): a delegate blocks the deletion of its chaperon.
+            # In clusters that protect owner references (OpenShift): a delegate blocks the deletion of its
+            # chaperon.
             *grants(CHAPERONS, "update", DELEGATES, sub="finalizers"),
             *grants(PODS, "create", DELEGATES),
             *(each for sub in ("resize", "ephemeralcontainers") for each in grants(PODS, "patch", DELEGATES, sub=sub)),
@@ -223,7 +223,7 @@ WEBHOOK = Account(
             *grants(TARGETS, "list watch", WARN),
             *grants(CLUSTER_TARGETS, "list watch", WARN),
             *grants(SECRETS, "get", SECRETS_OF_TARGETS),
-            # Whoever applies what makes pods is told that there is none of that name.
+            # Used to warn a user who applies a workload for a Placement that does not exist.
             *grants(PLACEMENTS, "get", placementroles.FOLLOW_PLACEMENTS),
             *grants(SUBJECT_ACCESS_REVIEWS, "create", ASK_FOR_USERS),
             *(each for kind in _HOOKS for each in grants(kind, "get list watch", CALLED, names=(CONFIGURATION,))),
@@ -231,7 +231,8 @@ WEBHOOK = Account(
             *(each for kind in _HOOKS for each in grants(kind, "create", REGISTER)),
         ),
         HOME: (
-            # The chart creates the Secret: who may create Secrets may create one that holds another account's token.
+            # The chart creates the Secret: a right to create Secrets could create one with another account's
+            # token.
             *grants(SECRETS, "patch", CERTIFICATE, names=(WEBHOOK_SECRET,)),
             *grants(SECRETS, "get list watch", SERVE, names=(WEBHOOK_SECRET,)),
         ),
@@ -252,7 +253,7 @@ CANDIDATES = Account(
         ),
     },
 )
-"""Candidate scheduler and bind extender, beside the roles that Kubernetes has for its schedulers."""
+"""Candidate scheduler and bind extender, in addition to the roles that Kubernetes has for its schedulers."""
 
 ACCOUNTS = (AGENT, WEBHOOK, CANDIDATES, gatewayroles.GATEWAY)
-"""But for those of the chart's hooks (`hookroles`)."""
+"""Accounts except those of the chart's hooks (`hookroles`)."""

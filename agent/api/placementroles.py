@@ -1,8 +1,8 @@
-"""What the agent may do with the kinds of Open Cluster Management in its own cluster: a part of its table.
+"""Grants of the agent for the kinds of Open Cluster Management in its own cluster: a part of its table.
 
-Each feature is a value of the chart: `agent.placement` says who evaluates Placements, and who gives scores,
-`agent.p2code` whether they are made for the bundles of P2CODE's whole applications, and whether these may become
-ManifestWorks, `agent.ac3Networks` whether links are made for AC3's networks.
+Each feature is a value of the chart: `agent.placement` selects the evaluator of Placements and the writer of
+scores. `agent.p2code` enables Placements for the bundles of P2CODE's applications, and their distribution as
+ManifestWorks. `agent.ac3Networks` enables ServiceLinks for AC3's networks.
 """
 
 from agent.api.accounts import grants
@@ -38,7 +38,7 @@ AC3_NETWORKS = "ServiceLinks for AC3's networks"
 _WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 
 AGENT_GRANTS: tuple[Grant, ...] = (
-    # Who has brought it evaluates Placements.
+    # The installer of this CRD evaluates Placements.
     *grants(CRDS, "get", FOLLOW_PLACEMENTS, names=(str(PLACEMENTS),)),
     *grants(PLACEMENTS, "list watch", FOLLOW_PLACEMENTS),
     *grants(PLACEMENT_DECISIONS, "list watch", FOLLOW_PLACEMENTS),
@@ -47,7 +47,7 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MANAGED_CLUSTER_SET_BINDINGS, "list watch", FOLLOW_PLACEMENTS),
     *grants(ADDON_PLACEMENT_SCORES, "list watch", FOLLOW_PLACEMENTS),
     *grants(PLACEMENTS, "patch", EVALUATE_PLACEMENTS, sub="status"),
-    # Where owners of objects are guarded (OpenShift): a decision blocks the deletion of its Placement.
+    # In clusters that protect owner references (OpenShift): a decision blocks the deletion of its Placement.
     *grants(PLACEMENTS, "update", EVALUATE_PLACEMENTS, sub="finalizers"),
     *grants(PLACEMENT_DECISIONS, "create patch delete", EVALUATE_PLACEMENTS),
     *grants(PLACEMENT_DECISIONS, "patch", EVALUATE_PLACEMENTS, sub="status"),
@@ -55,7 +55,7 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MANAGED_CLUSTERS, "patch", SERVE_PLACEMENTS, sub="status"),
     *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS),
     *grants(MANAGED_CLUSTER_SETS, "patch", SERVE_PLACEMENTS, sub="status"),
-    # The webhook asks for it when a cluster is put into a set.
+    # The webhook checks this right when a user adds a cluster to a set.
     *grants(MANAGED_CLUSTER_SETS, "create", SERVE_PLACEMENTS, sub="join"),
     *grants(MANAGED_CLUSTER_SET_BINDINGS, "patch", SERVE_PLACEMENTS, sub="status"),
     *grants(NAMESPACES, "create", SERVE_PLACEMENTS),
@@ -63,7 +63,7 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(ADDON_PLACEMENT_SCORES, "patch", PLACEMENT_SCORES, sub="status"),
     *grants(SCHEDULING_MANIFESTS, "list watch patch", P2CODE),
     *grants(SCHEDULING_MANIFESTS, "patch", P2CODE, sub="status"),
-    # Where owners of objects are guarded (OpenShift): a Placement blocks the deletion of what it is made for.
+    # In clusters that protect owner references (OpenShift): a Placement blocks the deletion of its owner.
     *grants(SCHEDULING_MANIFESTS, "update", P2CODE, sub="finalizers"),
     *grants(PLACEMENTS, "create patch delete", P2CODE),
     *(each for kind in _WORKLOADS for each in grants(kind, "list watch", P2CODE)),

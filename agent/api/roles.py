@@ -1,7 +1,7 @@
-"""What a target grants to its sources (wire contract, 9): one table, a verb and the feature it serves per entry.
+"""Grants of a target to its sources (wire contract, 9): one table, with a verb and its feature per entry.
 
-A verb that a target's administrator takes away switches off the feature that it serves, and nothing else. The role that
-Admiralty has, too, holds exactly Admiralty's rules; each feature beyond them has a role of its own.
+If a target's administrator removes a verb, only its feature is switched off. The role that Admiralty has, too,
+contains exactly Admiralty's rules; each additional feature has a role of its own.
 """
 
 import itertools
@@ -43,26 +43,26 @@ from agent.api.names import LEASE_CONTROLLERS, LEASE_SOURCES
 
 SOURCE_ROLE = "multicluster-scheduler-source"
 ADMIRALTY_SOURCE_ROLE = "admiralty-source"
-"""What Admiralty's chart calls the same, in a release by the name of `admiralty`."""
+"""Name of that role in Admiralty's chart, in a release with the name `admiralty`."""
 SOURCE_RULES_ROLE = "multicluster-scheduler-source-rules"
-"""Nobody is bound to it but by a target's administrator."""
+"""Role that only a target's administrator binds."""
 CLUSTER_SUMMARY_VIEWER_ROLE = "multicluster-scheduler-cluster-summary-viewer"
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """One verb on one resource, and why a source needs it."""
+    """One verb on one resource, and the feature for which a source needs it."""
 
     kind: Kind
     verb: str
     feature: str
     sub: str = ""
     names: tuple[str, ...] = ()
-    """The only objects that are meant; empty for all."""
+    """Names of the objects; empty for all."""
 
     @property
     def resource(self) -> str:
-        """As rules write it: `pods`, `pods/log`."""
+        """Resource as in rules: `pods`, `pods/log`."""
         return f"{self.kind.plural}/{self.sub}" if self.sub else self.kind.plural
 
 
@@ -99,7 +99,7 @@ RENEW = "its token is renewed before it ends"
 
 
 MISSED = (SERVICE_ACCOUNTS, PERSISTENT_VOLUME_CLAIMS)
-"""What a pod may need in its target that is not brought there, or only where that is asked for."""
+"""Kinds that a pod may need in its target and that are not copied to it, or only on request."""
 
 
 def _followed(kind: Kind, feature: str) -> tuple[Grant, ...]:
@@ -124,7 +124,7 @@ SOURCE: tuple[Grant, ...] = (
     Grant(PODS, "get", LOGS, "log"),
     Grant(PODS, "create", EXEC, "exec"),
 )
-"""Admiralty's rules, no more and no less: its sources, and whoever binds the role by hand, count on them."""
+"""Exactly Admiralty's rules: its sources, and users who bind the role, rely on them."""
 
 _KEEP = ("list", "create", "patch", "delete")
 PODS_FEATURE = "pods"
@@ -156,7 +156,7 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
     ),
     "linkerd": (Grant(LINKERD_LINKS, "list", SHARE_BY_LINKERD),),
     "mcs": (
-        # To list them is of `services`, which it takes as well.
+        # Listing them is part of `services`, which `mcs` needs as well.
         Grant(SERVICE_EXPORTS, "watch", SERVE_MCS),
         Grant(SERVICE_EXPORTS, "patch", SERVE_MCS, "status"),
         *(Grant(SERVICE_IMPORTS, verb, SERVE_MCS) for verb in ("list", "watch", "create", "patch", "delete")),
@@ -167,30 +167,30 @@ FEATURES: dict[str, tuple[Grant, ...]] = {
         Grant(GATEWAY_PEERS, verb, SHARE_BY_GATEWAYS) for verb in ("list", "watch", "create", "patch", "delete")
     ),
 }
-"""What sources are granted beyond Admiralty's rules, a role each."""
+"""Grants of sources beyond Admiralty's rules, one role for each feature."""
 OPTIONAL_FEATURES = tuple(name for name in FEATURES if name != PODS_FEATURE)
-"""Those that `spec.allow` of a Source is about; `pods`, which serves what runs anyway, every Source has."""
+"""Features that `spec.allow` of a Source may name. Every Source has `pods`, which serves running pods."""
 NAMED_FEATURES = ("skupper", "linkerd", "mcs", "fence", "gateway")
-"""Those of them that a Source has only if it names them."""
+"""Optional features that a Source has only if it names them."""
 
 EVERYTHING: tuple[Grant, ...] = (*SOURCE, *itertools.chain.from_iterable(FEATURES.values()))
-"""All that a Source may be granted by an agent."""
+"""All grants that an agent may give to a Source."""
 
 
 def feature_of(kind: Kind) -> str:
-    """Which of the chosen features a kind belongs to, empty for none."""
+    """Return the optional feature of a kind, empty for none."""
     return next((name for name in OPTIONAL_FEATURES if any(grant.kind == kind for grant in FEATURES[name])), "")
 
 
 def role_of(grant: Grant) -> str:
-    """Name of the ClusterRole that holds what a source is granted."""
+    """Return the name of the ClusterRole that contains a source's grant."""
     if grant in CLUSTER_SUMMARY_VIEWER:
         return CLUSTER_SUMMARY_VIEWER_ROLE
     return next((feature_role(SOURCE_ROLE, name) for name in FEATURES if grant in FEATURES[name]), SOURCE_ROLE)
 
 
 def feature_role(source_role: str, feature: str) -> str:
-    """Name of the ClusterRole of a feature, beside that of all sources."""
+    """Return the name of the ClusterRole of a feature, which exists in addition to that of all sources."""
     return f"{source_role}-{feature}"
 
 
@@ -200,7 +200,7 @@ SOURCE_RULES: tuple[Grant, ...] = (
     *(Grant(kind, verb, FOLLOW_ROLES) for kind in (ROLES, ROLE_BINDINGS) for verb in _RULES_VERBS),
     *(Grant(NETWORK_POLICIES, verb, FOLLOW_POLICIES) for verb in _RULES_VERBS),
 )
-"""Rules for others' pods, too: not part of what Sources get."""
+"""Grants that also affect other pods of the target: Sources do not get them."""
 
 CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
     Grant(CLUSTER_SUMMARIES, "get", SUMMARY),
@@ -212,25 +212,25 @@ CLUSTER_SUMMARY_VIEWER: tuple[Grant, ...] = (
 
 
 def token_renewal(account: str) -> Grant:
-    """A service account may renew its own token.
+    """Return the grant by which a service account may renew its own token.
 
-    Whoever joins a source grants this, who may make such tokens anyway: no agent may.
+    The user who joins a source gives it, and may create such tokens anyway. No agent may give it.
     """
     return Grant(SERVICE_ACCOUNTS, "create", RENEW, "token", (account,))
 
 
 def source_cluster_role() -> dict[str, Any]:
-    """ClusterRole that Sources and ClusterSources are bound to: in their namespace, or everywhere."""
+    """Return the ClusterRole to which Sources (in their namespace) and ClusterSources (everywhere) are bound."""
     return _cluster_role(SOURCE_ROLE, SOURCE)
 
 
 def feature_cluster_roles() -> list[dict[str, Any]]:
-    """ClusterRoles of the features, to which Sources that allow them are bound, too."""
+    """Return the ClusterRoles of the features, to which Sources that allow them are bound, too."""
     return [_cluster_role(feature_role(SOURCE_ROLE, name), grants) for name, grants in FEATURES.items()]
 
 
 def cluster_roles() -> list[dict[str, Any]]:
-    """All ClusterRoles for sources, in an order in which none is narrowed before another one holds its verbs."""
+    """Return all ClusterRoles for sources, ordered so that no role loses verbs before another one contains them."""
     return [
         *feature_cluster_roles(),
         source_cluster_role(),
@@ -240,17 +240,17 @@ def cluster_roles() -> list[dict[str, Any]]:
 
 
 def source_rules_cluster_role() -> dict[str, Any]:
-    """ClusterRole that an administrator may bind to a source whose Roles and NetworkPolicies are to come along."""
+    """Return the ClusterRole that an administrator may bind to a source to let it copy Roles and NetworkPolicies."""
     return _cluster_role(SOURCE_RULES_ROLE, SOURCE_RULES)
 
 
 def cluster_summary_viewer_role() -> dict[str, Any]:
-    """ClusterRole that every source is bound to cluster-wide, since the summary is cluster-scoped."""
+    """Return the ClusterRole to which every source is bound cluster-wide, since the summary is cluster-scoped."""
     return _cluster_role(CLUSTER_SUMMARY_VIEWER_ROLE, CLUSTER_SUMMARY_VIEWER)
 
 
 def rules(grants: Iterable[Grant]) -> list[dict[str, Any]]:
-    """Grants as a role writes them: a rule for each resource and the objects that are meant of it."""
+    """Return grants as rules of a role: one for each resource and set of names."""
     verbs: dict[tuple[str, str, tuple[str, ...]], list[str]] = {}
     for grant in grants:
         verbs.setdefault((grant.kind.group, grant.resource, grant.names), []).append(grant.verb)

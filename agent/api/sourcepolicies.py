@@ -1,7 +1,7 @@
-"""Policies by which API servers keep sources from what no role can leave out: namespaces, and tokens that stay (CEL).
+"""Policies against requests of sources that RBAC cannot exclude: system namespaces, and tokens that never expire (CEL).
 
-They are about requests of users that Sources and ClusterSources name, which they read as their parameters. A policy
-that cannot be evaluated refuses nothing: kube-system has to work when our CRDs are gone.
+They apply to users that Sources and ClusterSources name; these are their parameters. A policy that cannot be
+evaluated refuses nothing: kube-system must work without Flotilla's CRDs.
 """
 
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ FENCES = "multicluster-scheduler-source-leases"
 CLUSTER_FENCES = "multicluster-scheduler-cluster-source-leases"
 
 LONGEST_TOKEN_SECONDS = 90 * 86400
-"""The longest life for which tokens of sources are asked."""
+"""Longest lifetime in seconds of a token that a source may request."""
 
 _SYSTEM = "kube-system"
 _TOKEN_TYPE = "kubernetes.io/service-account-token"
@@ -32,7 +32,7 @@ _IS_NO_COMPONENT = {
     "name": "is-no-component",
     "expression": f"!{_USER}.startsWith('system:') || {_USER}.startsWith('{_ACCOUNT}')",
 }
-"""Spares kubelets and control planes, who write most, the look at each Source."""
+"""Condition that exempts kubelets and control planes, which write most, from the comparison with each Source."""
 
 
 class Policy(NamedTuple):
@@ -43,7 +43,10 @@ class Policy(NamedTuple):
 
 
 def specs(home: str) -> dict[str, Policy]:
-    """The policies by name. `home` is the namespace that the agent runs in."""
+    """Return the policies by name.
+
+    :param home: namespace of the agent
+    """
     return {
         WRITES: _policy(CLUSTER_SOURCES, _writes(home)),
         TOKENS: _policy(SOURCES, _tokens()),
@@ -54,7 +57,7 @@ def specs(home: str) -> dict[str, Policy]:
 
 
 def _policy(kind: Kind, spec: Raw) -> Policy:
-    """For every Source of the request's namespace, or every ClusterSource."""
+    """Return a policy for every Source of the request's namespace, or every ClusterSource."""
     source = {"paramKind": {"apiVersion": kind.api_version, "kind": kind.name}, "failurePolicy": "Ignore"}
     users = [_user(kind), {"name": "named", "expression": "request.userInfo.username in variables.users"}]
     reference = {"selector": {}, "parameterNotFoundAction": "Allow"}
@@ -62,7 +65,7 @@ def _policy(kind: Kind, spec: Raw) -> Policy:
 
 
 def _user(kind: Kind) -> Raw:
-    """A variable: names of the users that a Source stands for."""
+    """Return a CEL variable: names of the users of a Source."""
     if kind.namespaced:
         has, where, name = "serviceAccountName", "request.namespace", "params.spec.serviceAccountName"
     else:
@@ -76,7 +79,9 @@ def _user(kind: Kind) -> Raw:
 
 
 def _writes(home: str) -> Raw:
-    """No ClusterSource changes anything in kube-system and in the agent's namespace; what it has there may go."""
+    """Return the policy that no ClusterSource writes to kube-system and the agent's namespace, except to delete
+    its copies.
+    """
     places = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": sorted({_SYSTEM, home})}
     label = names.LABEL_PARENT_UID
     labels = "oldObject.metadata.labels"
@@ -102,7 +107,7 @@ def _writes(home: str) -> Raw:
 
 
 def _written() -> list[Raw]:
-    """Rules for all that roles of sources let change, but Leases and the PodChaperons that are there already."""
+    """Return rules for everything that roles of sources may change, except Leases and existing PodChaperons."""
     groups: dict[str, list[str]] = {}
     for grant in (*EVERYTHING, *SOURCE_RULES):
         if grant.verb in _CHANGES and grant.sub in ("", "status") and grant.kind not in (CHAPERONS, LEASES):
@@ -113,7 +118,7 @@ def _written() -> list[Raw]:
 
 
 def _leases() -> Raw:
-    """A source that fences its pods writes Leases for that, and none by which others here find out who leads."""
+    """Return the policy that a source writes only Leases for fences and heartbeats, not those of leader elections."""
     name, prefix = "object.metadata.name", fencing.LEASE_PREFIX
     asks = "has(params.spec.allow) && 'fence' in params.spec.allow"
     return {
@@ -132,7 +137,10 @@ def _leases() -> Raw:
 
 
 def _tokens() -> Raw:
-    """A source that renews its own token asks for no long life, and makes no Secrets of tokens, which never end."""
+    """Return the policy that a source requests only limited token lifetimes, and creates no token Secrets.
+
+    A token in a Secret never expires.
+    """
     asked = "request.resource.resource == 'serviceaccounts'"
     days = LONGEST_TOKEN_SECONDS // 86400
     life = "dyn(object).spec.expirationSeconds"

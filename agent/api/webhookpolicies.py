@@ -1,4 +1,4 @@
-"""Policies (ValidatingAdmissionPolicy) that keep a stolen token of the webhook from becoming rights of others.
+"""Policies (ValidatingAdmissionPolicy) that prevent a stolen token of the webhook from gaining the rights of others.
 
 RBAC cannot restrict `patch` to a field, nor `create` on Secrets to a type.
 """
@@ -21,12 +21,14 @@ _METADATA = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 def specs(agent: str, webhook: str) -> dict[str, Raw]:
-    """The policies by name, for the names of the agent's and the webhook's users."""
+    """Return the policies by name, for the names of the agent's and the webhook's users."""
     return {CONFIGURATIONS: _configurations(webhook), TOKENS: _tokens(agent, webhook)}
 
 
 def _configurations(webhook: str) -> Raw:
-    """The webhook changes nothing but caBundle: other rules or another URL would show it every object."""
+    """Return the policy that the webhook changes only caBundle: other rules or another URL would show it every
+    object.
+    """
     resources = [MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural]
     before, after = "variables.before", "variables.after"
     entry = _equal_maps("was", "w", but="clientConfig")
@@ -67,7 +69,10 @@ def _configurations(webhook: str) -> Raw:
 
 
 def _tokens(agent: str, webhook: str) -> Raw:
-    """No Secrets with tokens, which never end: to create and read one is to become any account of its namespace."""
+    """Return the policy against Secrets with tokens, which never expire.
+
+    A user who creates and reads one gets the rights of any account of its namespace.
+    """
     return {
         "failurePolicy": "Fail",
         "matchConstraints": {
@@ -77,7 +82,7 @@ def _tokens(agent: str, webhook: str) -> Raw:
             {
                 "name": "is-the-agent-or-the-webhook",
                 "expression": f"request.userInfo.username == '{webhook}'"
-                # The agent takes its finalizer off whatever Secret a Target once named.
+                # The agent removes its finalizer from any Secret that a Target has once named.
                 f" || request.operation == 'CREATE' && request.userInfo.username == '{agent}'",
             }
         ],
@@ -92,7 +97,7 @@ def _tokens(agent: str, webhook: str) -> Raw:
 
 
 def _registers_itself() -> str:
-    """CEL: the annotation is on the object that is there, or else on the new one."""
+    """Return CEL: the existing object has the annotation, or, without one, the new object."""
     there, new = (
         f"has({obj}.metadata.annotations) && '{REGISTERS_ITSELF}' in {obj}.metadata.annotations"
         for obj in ("oldObject", "object")
@@ -101,12 +106,12 @@ def _registers_itself() -> str:
 
 
 def _entries(name: str, obj: str) -> Raw:
-    """A variable: the webhooks of a configuration, as maps."""
+    """Return a CEL variable: the webhooks of a configuration, as maps."""
     return {"name": name, "expression": f"{obj} != null && has(dyn({obj}).webhooks) ? dyn({obj}).webhooks : []"}
 
 
 def _equal_maps(one: str, other: str, *, but: str) -> str:
-    """CEL: two maps have the same values, but for one key."""
+    """Return CEL: two maps are equal except for one key."""
     return (
         f"{one}.all(k, k == '{but}' || k in {other} && {other}[k] == {one}[k])"
         f" && {other}.all(k, k == '{but}' || k in {one})"

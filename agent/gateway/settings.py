@@ -16,7 +16,7 @@ PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of the gateway's process."""
+    """The gateway."""
 
     input: str = flag(FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)")
     from_cluster: bool = flag(

@@ -6,22 +6,22 @@ from agent.api.crds import ac3, admiralty, links, ocm, p2code
 
 
 def crds() -> list[dict[str, Any]]:
-    """All CustomResourceDefinitions of our own, sorted by name."""
+    """Return all of Flotilla's own CustomResourceDefinitions, sorted by name."""
     return _sorted([*admiralty.crds(), *links.crds()])
 
 
 def placement_crds() -> list[dict[str, Any]]:
-    """Those of Open Cluster Management, which come with the chart where that is asked for, sorted by name."""
+    """Return the CRDs of Open Cluster Management, which the chart installs on request, sorted by name."""
     return _sorted(ocm.crds())
 
 
 def p2code_crds() -> list[dict[str, Any]]:
-    """That of P2CODE's scheduler, which comes with the chart where that is asked for."""
+    """Return the CRD of P2CODE's scheduler, which the chart installs on request."""
     return _sorted(p2code.crds())
 
 
 def ac3_crds() -> list[dict[str, Any]]:
-    """That of AC3's network operator, in the same way."""
+    """Return the CRD of AC3's network operator, which the chart installs on request."""
     return _sorted(ac3.crds())
 
 

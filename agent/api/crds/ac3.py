@@ -1,4 +1,4 @@
-"""Group ac3.redhat.com, as structural schemas: what AC3's network operator takes, field by field, and conditions."""
+"""Group ac3.redhat.com, as structural schemas: exactly the fields of AC3's network operator, and conditions."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from agent.api.kinds import MULTI_CLUSTER_NETWORKS
 
 
 def crds() -> list[dict[str, Any]]:
-    """MultiClusterNetworks."""
+    """Return the CRD of MultiClusterNetworks."""
     message = '.status.conditions[?(@.type=="Ready")].message'
     columns = [*READY, column("Message", message, "What to do about it.", priority=1), AGE]
     return [crd(MULTI_CLUSTER_NETWORKS, [], _network(), columns)]

@@ -1,7 +1,8 @@
 """Group multicluster.admiralty.io, as structural schemas (wire contract, 1).
 
-Everything that Admiralty accepts and uses is accepted, but for two things. Targets that say neither or both of `self`
-and `kubeconfigSecret` are refused, which Admiralty skips silently; new Sources do not name the account `default`.
+The schemas accept everything that Admiralty accepts and uses, with two exceptions. They refuse Targets that set
+neither or both of `self` and `kubeconfigSecret`, which Admiralty skips silently. New Sources may not name the
+account `default`.
 """
 
 from typing import Any
@@ -21,7 +22,7 @@ from agent.api.roles import OPTIONAL_FEATURES
 
 
 def crds() -> list[dict[str, Any]]:
-    """Targets, Sources, ClusterSummaries and PodChaperons."""
+    """Return the CRDs of Targets, Sources, ClusterSummaries and PodChaperons."""
     return [
         crd(CLUSTER_SOURCES, ["csrc"], _source(_CLUSTER_SERVICE_ACCOUNT), _SOURCE_COLUMNS),
         crd(CLUSTER_SUMMARIES, ["mcsum"], _summary(), [AGE]),
@@ -98,7 +99,9 @@ _ONE_CLUSTER = [
 
 
 def _target(secret_namespace: dict[str, Schema]) -> Schema:
-    """Of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret can be in any."""
+    """Return the schema of a Target, whose Secret is in its own namespace, or of a ClusterTarget, whose Secret
+    may be in any.
+    """
     spec = fields(
         "Which cluster is the target: exactly one of `self: true` and `kubeconfigSecret`.",
         {
@@ -157,10 +160,14 @@ _POD_STATUS: dict[str, Schema] = {
 
 
 def _chaperon() -> Schema:
-    """What we look at has the types of Kubernetes; the rest of a pod, which grows by versions, may be anything."""
+    """Return the schema of a PodChaperon: fields that Flotilla reads have the types of Kubernetes, others are free.
+
+    The rest of a pod's fields grows with versions of Kubernetes.
+    """
 
     def mostly_free(description: str, known: dict[str, Schema]) -> Schema:
-        # One field to those who track owners of fields: to track each field inside makes a write half as dear again.
+        # Atomic, so that field owners are tracked for one field: tracking each inner field makes writes half as
+        # expensive again.
         anything = {"x-kubernetes-preserve-unknown-fields": True, "x-kubernetes-map-type": "atomic"}
         return fields(description, known, **anything)
 
@@ -206,7 +213,7 @@ _CLUSTER_SERVICE_ACCOUNT = {
 
 
 def _source(service_account: dict[str, Schema]) -> Schema:
-    """Of a Source or ClusterSource, which differ in how they name the service account."""
+    """Return the schema of a Source or ClusterSource, which differ in the field of the service account."""
     spec = fields(
         "Who may run pods here: a user, a ServiceAccount, or both.",
         {

@@ -1,4 +1,4 @@
-"""What CustomResourceDefinitions have in common."""
+"""Common parts of CustomResourceDefinitions."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from agent.api.kinds import Kind
 
 
 def crd(kind: Kind, short_names: Sequence[str], schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
-    """The definition of a kind with one version."""
+    """Return the definition of a kind with one version."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
@@ -38,17 +38,17 @@ def crd(kind: Kind, short_names: Sequence[str], schema: Schema, columns: list[di
 
 
 def column(name: str, path: str, description: str, **rest: Any) -> dict[str, Any]:
-    """A column of `kubectl get`."""
+    """Return a column of `kubectl get`."""
     return {"name": name, "type": "string", "jsonPath": path, "description": description, **rest}
 
 
 def condition_column(name: str, field: str, description: str, **rest: Any) -> dict[str, Any]:
-    """The same with a field of the condition Ready."""
+    """Return a column with a field of the condition Ready."""
     return column(name, f'.status.conditions[?(@.type=="Ready")].{field}', description, **rest)
 
 
 def annotation_column(name: str, key: str, description: str) -> dict[str, Any]:
-    """The same with an annotation."""
+    """Return a column with an annotation."""
     return column(name, ".metadata.annotations." + key.replace(".", r"\."), description)
 
 

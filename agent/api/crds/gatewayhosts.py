@@ -1,4 +1,4 @@
-"""Fields of GatewayPeers that are about hosts of headless Services, as structural schemas."""
+"""Fields of GatewayPeers for hosts of headless Services, as structural schemas."""
 
 from agent.api.crds.schema import Schema, fields, items, text, whole
 from agent.api.names.links import PEER_SERVICES_LIMIT

@@ -1,4 +1,4 @@
-"""Group multicluster.flotilla, as structural schemas: how Services reach from cluster to cluster."""
+"""Group multicluster.flotilla, as structural schemas: Services across clusters."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ _CLUSTER: Schema = text(
 )
 _SERVICE_NAME: dict[str, Any] = {"minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"}
 _LIMIT = 1024
-"""Clusters in a list: a bound for what checking it costs."""
+"""Most clusters in a list, which bounds the cost of validation."""
 
 
 def crds() -> list[dict[str, Any]]:
-    """ServiceLinks and GatewayPeers."""
+    """Return the CRDs of ServiceLinks and GatewayPeers."""
     return [
         crd(SERVICE_LINKS, ["svcl"], _service_link(), _COLUMNS),
         crd(GATEWAY_PEERS, ["gwp"], _gateway_peer(), _PEER_COLUMNS),

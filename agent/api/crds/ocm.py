@@ -1,8 +1,8 @@
-"""Group cluster.open-cluster-management.io as its users know it: names, defaults and checks are Open Cluster
-Management's, so that what is written for a hub is taken here unchanged, and the other way round.
+"""Group cluster.open-cluster-management.io, with the names, defaults and validations of Open Cluster Management.
 
-There are no more checks than there, either: what a controller has to find out, it says in a condition. Each definition
-has a label by which it is told from one that a hub's operator has brought.
+Manifests for a hub are accepted unchanged, and the other way round. There are no additional validations,
+either: a controller reports problems in a condition. A label distinguishes each definition from one that a
+hub's operator has installed.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET, OURS
 
 
 def crds() -> list[dict[str, Any]]:
-    """ManagedClusters, their sets and bindings, Placements, their decisions, and scores."""
+    """Return the CRDs of ManagedClusters, their sets and bindings, Placements, their decisions, and scores."""
     found = [
         crd(ADDON_PLACEMENT_SCORES, (), _scores(), []),
         crd(MANAGED_CLUSTERS, ("mcl", "mcls"), _managed_cluster(), _CLUSTER_COLUMNS),
@@ -63,7 +63,7 @@ def _taint() -> Schema:
 
 
 def _managed_namespaces(*keys: str) -> Schema:
-    """Of Open Cluster Management's agents; here they are kept as they are written."""
+    """Return the field of namespaces that agents of Open Cluster Management use; Flotilla only stores it."""
     name = text("Name of the namespace.", maxLength=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     of_a_set = {"clusterSet": text("The set that asks for it."), **conditions("namespace", mergeable=True)}
     one = fields("One namespace.", {"name": name, **(of_a_set if "clusterSet" in keys else {})}, required=list(keys))

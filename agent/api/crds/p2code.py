@@ -1,4 +1,4 @@
-"""Group scheduling.p2code.eu, as structural schemas: what P2CODE's own scheduler takes, field by field."""
+"""Group scheduling.p2code.eu, as structural schemas: exactly the fields of P2CODE's own scheduler."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from agent.api.kinds import SCHEDULING_MANIFESTS
 
 
 def crds() -> list[dict[str, Any]]:
-    """P2CodeSchedulingManifests."""
+    """Return the CRD of P2CodeSchedulingManifests."""
     column = {"name": "State", "type": "string", "jsonPath": ".status.state"}
     return [crd(SCHEDULING_MANIFESTS, [], _scheduling_manifest(), [column])]
 

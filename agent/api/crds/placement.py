@@ -1,4 +1,4 @@
-"""Schema of Open Cluster Management's Placements, and what it has in common with its other kinds."""
+"""Schema of Open Cluster Management's Placements, and parts that its other kinds share."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, te
 
 _DOMAIN = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
 KEY: dict[str, Any] = {"maxLength": 316, "pattern": rf"^{_DOMAIN}(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"}
-"""What keys of taints and labels are checked for."""
+"""Validation of keys of taints and labels."""
 EFFECTS = ("NoSelect", "PreferNoSelect", "NoSelectIfNew")
-"""Of taints."""
+"""Effects of taints."""
 
 _CONDITION: Schema = {
     **CONDITION,
@@ -27,18 +27,18 @@ _CONDITION: Schema = {
 
 
 def conditions(of: str, *, mergeable: bool = False) -> dict[str, Schema]:
-    """A field with conditions, checked as Open Cluster Management does."""
+    """Return a field with conditions, validated as in Open Cluster Management."""
     listed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]} if mergeable else {}
     return {"conditions": items(f"State of the {of}, one aspect each.", _CONDITION, **listed)}
 
 
 def status_of(condition: str) -> str:
-    """JSON path of the status of a condition."""
+    """Return the JSON path of the status of a condition."""
     return f'.status.conditions[?(@.type=="{condition}")].status'
 
 
 def texts(description: str, **rest: Any) -> Schema:
-    """A list of strings."""
+    """Return the schema of a list of strings."""
     return items(description, {"type": "string"}, **rest)
 
 
@@ -56,7 +56,7 @@ def _expressions(of: str, **rest: Any) -> Schema:
 
 
 def label_selector() -> Schema:
-    """Schema of a label selector."""
+    """Return the schema of a label selector."""
     return fields(
         "Labels that a cluster has.",
         {
@@ -203,7 +203,7 @@ def _status() -> Schema:
 
 
 def placement() -> Schema:
-    """Schema of Placements."""
+    """Return the schema of Placements."""
     spec = fields(
         "Which clusters, and how many.",
         {

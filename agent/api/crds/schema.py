@@ -1,4 +1,4 @@
-"""What schemas of the custom resources are built from."""
+"""Parts of the custom resources' schemas."""
 
 import copy
 from typing import Any
@@ -7,12 +7,12 @@ Schema = dict[str, Any]
 
 
 def fields(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
-    """An object with these fields."""
+    """Return the schema of an object with these fields."""
     return {"type": "object", "description": description, "properties": properties, **rest}
 
 
 def resource(description: str, properties: dict[str, Schema], **rest: Any) -> Schema:
-    """A custom resource with these fields beside its metadata."""
+    """Return the schema of a custom resource with these fields in addition to its metadata."""
     head: dict[str, Schema] = {
         "apiVersion": {"type": "string"},
         "kind": {"type": "string"},
@@ -22,24 +22,24 @@ def resource(description: str, properties: dict[str, Schema], **rest: Any) -> Sc
 
 
 def text(description: str, **rest: Any) -> Schema:
-    """Schema of a string field."""
+    """Return the schema of a string field."""
     return {"type": "string", "description": description, **rest}
 
 
 def items(description: str, schema: Schema, **rest: Any) -> Schema:
-    """A list of such fields."""
+    """Return the schema of a list."""
     return {"type": "array", "description": description, "items": schema, **rest}
 
 
 def whole(description: str, format: str = "int32", **rest: Any) -> Schema:
-    """Schema of a field with a whole number."""
+    """Return the schema of a field with a whole number."""
     return {"type": "integer", "format": format, "description": description, **rest}
 
 
 QUANTITY: Schema = {
     "x-kubernetes-int-or-string": True,
     "anyOf": [{"type": "integer"}, {"type": "string"}],
-    # As controller-gen writes it for `resource.Quantity`.
+    # As in controller-gen's schema of `resource.Quantity`.
     "pattern": (
         r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))"
         r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
@@ -49,7 +49,10 @@ QUANTITY: Schema = {
 
 
 def amounts(description: str, *, most: int | None = QUANTITY["maxLength"]) -> Schema:
-    """Quantities by the name of a resource, of at most so many characters."""
+    """Return the schema of quantities by the name of a resource.
+
+    :param most: maximum number of characters of a quantity, None without a maximum
+    """
     one = {**copy.deepcopy(QUANTITY), "maxLength": most}
     if most is None:
         del one["maxLength"]

@@ -3,11 +3,11 @@
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_NEW_LABELS = SHORT_PREFIX + "new-labels"
-"""On chaperons of an earlier version: the delegate lacks labels under `multicluster/` that the chaperon has by now. The
-target's agent adds them and removes the annotation."""
+"""Annotation of chaperons of an earlier version: the delegate lacks labels under `multicluster/` that the
+chaperon has now. The target's agent adds them and removes the annotation."""
 ANNOTATION_LABELS_FILE = SHORT_PREFIX + "labels-file"
-"""On chaperons and delegates with a downward API file of all labels: the text of that file."""
+"""Annotation of chaperons and delegates with a downward API file of all labels: the text of that file."""
 ANNOTATION_ANNOTATIONS_FILE = SHORT_PREFIX + "annotations-file"
-"""The same of a file of all annotations."""
+"""Annotation of chaperons and delegates with a downward API file of all annotations: the text of that file."""
 ANNOTATION_RESTARTS = SHORT_PREFIX + "restarts"
-"""On chaperons: JSON of restart counts by container that delegates before the present one have left behind."""
+"""Annotation of chaperons: JSON of restart counts by container of earlier delegates."""

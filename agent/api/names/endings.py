@@ -3,5 +3,5 @@
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_GRACE_PERIOD = SHORT_PREFIX + "grace-period"
-"""Annotation of a chaperon: grace period of its delegate in seconds, if that is shorter than the delegate's own. It
-counts once the chaperon is deleted. The target's agent reads it again whenever it changes."""
+"""Annotation of a chaperon: grace period of its delegate in seconds if shorter than the delegate's own. It is
+used once the chaperon is deleted. The target's agent reads it again at each change."""

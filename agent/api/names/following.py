@@ -3,6 +3,6 @@
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_OBSERVED = SHORT_PREFIX + "observed-generation"
-"""On chaperons: generation of the proxy pod that the delegate has followed and its kubelet observed."""
+"""Annotation of chaperons: generation of the proxy pod that the delegate has followed and its kubelet observed."""
 ANNOTATION_TARGET_CONDITIONS = SHORT_PREFIX + "target-conditions"
-"""On proxy pods: types of the conditions that controllers in the target own, separated by commas."""
+"""Annotation of proxy pods: types of the conditions that controllers in the target own, separated by commas."""

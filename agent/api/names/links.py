@@ -1,19 +1,20 @@
-"""Names of how clusters reach each other's pods: what a cluster tells of its pod networks, and what is made of it."""
+"""Names about connectivity between clusters: published pod networks, shared Services, gateways."""
 
 import re
 
 from agent.api.names.prefixes import SHORT_PREFIX
 
 ANNOTATION_NETWORKS = SHORT_PREFIX + "networks"
-"""On the ClusterSummary: JSON of the pod networks of a cluster, and where a pod of its agent says whose it is. On
-virtual nodes: the networks of their target."""
+"""Annotation of the ClusterSummary: JSON of a cluster's pod networks, and the address at which a pod of its
+agent reports its cluster. On virtual nodes: the networks of their target."""
 ANNOTATION_POD_IPS = SHORT_PREFIX + "pod-ips"
-"""On proxy pods whose target's pods are not reached at their own addresses from here: what these are."""
+"""Annotation of proxy pods whose delegates cannot be reached at their own addresses from the source: these
+addresses."""
 
 OWN_GROUP = "multicluster.flotilla"
-"""Of the kinds that Admiralty does not have."""
+"""API group of the kinds that Admiralty does not have."""
 AFFINITY = "affinity"
-"""Annotation of a Service (suffix): whose endpoints callers prefer, as `service.cilium.io/affinity` has it."""
+"""Annotation of a Service (suffix): endpoints that callers prefer, with the values of `service.cilium.io/affinity`."""
 LOCAL_FIRST = "local"
 AFFINITIES = (LOCAL_FIRST, "remote", "none")
 SERVICE_REROUTE = "service-reroute"
@@ -22,55 +23,58 @@ SERVICE_REROUTES = ("auto", "always", "never")
 ANNOTATION_CILIUM_AFFINITY = "service.cilium.io/affinity"
 
 LABEL_LINK_OF = SHORT_PREFIX + "link-of"
-"""On a Service that leads to one in another namespace: the UID of a ServiceLink that asks for it."""
+"""Label of a Service for callers in another namespace: UID of the ServiceLink that requests it."""
 ANNOTATION_LINKED_SERVICE = SHORT_PREFIX + "linked-service"
-"""On the same: namespace and name of the Service whose endpoints it has."""
+"""Annotation of such a Service: namespace and name of the Service with its endpoints."""
 ANNOTATION_LINKED_IN = SHORT_PREFIX + "linked-in"
-"""On the same: JSON of the virtual nodes whose targets have a copy of it."""
+"""Annotation of such a Service: JSON of the virtual nodes whose targets have a copy of it."""
 LABEL_SKUPPER = SHORT_PREFIX + "skupper"
-"""On what we have made for Skupper: the Service that it is for, empty for Sites and links."""
+"""Label of objects that Flotilla has created for Skupper: their Service, empty for Sites and links."""
 LABEL_LINKERD = SHORT_PREFIX + "linkerd"
-"""On a Service that we have made a member of Linkerd's federated Service: so that what is its user's stays."""
+"""Label of a Service that Flotilla has added to Linkerd's federated Service. Services that users added are left
+alone."""
 LABEL_FEDERATED = "mirror.linkerd.io/federated"
-"""By it Linkerd knows such members (`member`)."""
+"""Label by which Linkerd recognizes such members (`member`)."""
 
 OVERLAP = "PodNetworksOverlap"
 STRANGERS = "PodNetworkUnreachable"
 UNTOLD = "PodNetworksUnknown"
 NOT_FLAT = (OVERLAP, STRANGERS, UNTOLD)
-"""Reasons for which the condition ServicesShared of a Target is False: its pods are not reached at their addresses."""
+"""Reasons for the status False of a Target's condition ServicesShared: its pods cannot be reached at their
+addresses."""
 BY_GATEWAY = "Gateway"
-"""Reason for which it is True although they are not: gateways are called instead."""
+"""Reason for the status True although pods cannot be reached at their addresses: gateways are used instead."""
 GATEWAY_USABLE = "GatewayUsable"
-"""Condition of a Target whose cluster tells of gateways: whether these may be used with those of other targets."""
+"""Condition of a Target whose cluster publishes gateways: whether they can be used with those of other targets."""
 
 ANNOTATION_GATEWAY = SHORT_PREFIX + "gateway"
-"""On the ClusterSummary: JSON of where the gateways of a cluster are called, and of the CA of their certificates."""
+"""Annotation of the ClusterSummary: JSON of the addresses of a cluster's gateways, and of the CA of their
+certificates."""
 GATEWAY_SLICE_MANAGER = "gateway.flotilla"
-"""Who manages EndpointSlices that lead to the own gateway (`endpointslice.kubernetes.io/managed-by`)."""
+"""Manager of EndpointSlices that route traffic to local gateways (`endpointslice.kubernetes.io/managed-by`)."""
 LABEL_GATEWAY_PEER = SHORT_PREFIX + "gateway-peer"
-"""On the same: the GatewayPeer whose Services are reached there."""
+"""Label of these EndpointSlices: the GatewayPeer whose Services they reach."""
 LABEL_HEADLESS_OF = SHORT_PREFIX + "headless-of"
-"""On a Service that stands for a host of a headless Service in another cluster: that Service, in the same namespace."""
+"""Label of a Service that represents a host of another cluster's headless Service: that Service, in this namespace."""
 LABEL_GATEWAY_HOST = SHORT_PREFIX + "gateway-host"
-"""On the same: the host's name, empty for all endpoints that have none."""
+"""Label of such a Service: the host's name, empty for all endpoints without one."""
 ADMIT_GATEWAY = "admit-gateway"
-"""Annotation of a NetworkPolicy (suffix) that follows: gateways of targets are among whom it lets in there."""
+"""Annotation of a copied NetworkPolicy (suffix): also admit gateways in targets."""
 GATEWAY_SECRET = "multicluster-scheduler-gateway-cert"
-"""Secret of the CA and the certificate of a cluster's gateways."""
+"""Secret with the CA and the certificate of a cluster's gateways."""
 GATEWAY_SERVICE = "multicluster-scheduler-gateway"
 """Service of a cluster's gateways, unless a setting names another."""
 CA_LIMIT, ADDRESS_LIMIT, ADDRESSES_LIMIT = 32768, 270, 16
+"""Largest numbers of characters of a gateway CA and of an address, and largest number of addresses."""
 PEER_SERVICES_LIMIT = 5_000
-"""Services in each list of a GatewayPeer. An object of 1.5 MiB, the most that etcd takes, has room for about 3,300
-Services that are both called and offered, so no list that an earlier agent has written is longer in practice."""
-"""Characters of the CA and of an address of gateways, and how many addresses are told at most."""
+"""Most Services in each list of a GatewayPeer. The largest object that etcd accepts (1.5 MiB) holds about 3,300
+Services that are both called and offered, so lists of earlier agents are shorter in practice."""
 
 _EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _EXTERNAL_LIMIT = 100
 
 
 def external(driver: str) -> str:
-    """The NAME of a driver `external/NAME`, which another controller is; empty for other drivers, and for none."""
+    """Return NAME of a driver `external/NAME`, which is another controller; empty for other drivers, and for none."""
     good = len(driver) <= _EXTERNAL_LIMIT and _EXTERNAL.fullmatch(driver)
     return driver.partition("/")[2] if good else ""

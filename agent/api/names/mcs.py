@@ -1,4 +1,4 @@
-"""Names of the Multi-Cluster Services API, and of what our implementation of it makes."""
+"""Names of the Multi-Cluster Services API, and of the objects of Flotilla's implementation."""
 
 import hashlib
 import re
@@ -6,31 +6,32 @@ import re
 from agent.api.names.prefixes import SHORT_PREFIX
 
 LABEL_MCS_SERVICE = "multicluster.kubernetes.io/service-name"
-"""On EndpointSlices, as the API has it: the Service that is exported; with us on a derived Service of a cluster that
-exports it, too, for slices have the labels of their Service."""
+"""Label of EndpointSlices in the API: the exported Service. Flotilla also sets it on a derived Service of a
+cluster that exports the Service, since slices inherit the labels of their Service."""
 LABEL_SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
-"""On the same: the cluster whose endpoints they are."""
+"""Label of these EndpointSlices: the cluster with the endpoints."""
 MCS_LABELS = (LABEL_MCS_SERVICE, LABEL_SOURCE_CLUSTER)
 
 LABEL_DERIVED = SHORT_PREFIX + "derived-from"
-"""On a derived Service in the cluster of the agent that makes it: the Service that is exported."""
+"""Label of a derived Service in the cluster of the agent that creates it: the exported Service."""
 ANNOTATION_EXPORTED_IN = SHORT_PREFIX + "exported-in"
-"""On the same: JSON of what other clusters export, by virtual node: name of the cluster, selector, target ports."""
+"""Annotation of such a Service: JSON of other clusters' exports by virtual node: cluster name, selector, target
+ports."""
 
 _HASH_LENGTH = 10
 _DERIVED = re.compile(rf"mcs-[0-9a-f]{{{_HASH_LENGTH}}}")
 
 
 def derived(service: str) -> str:
-    """Name of the derived Service that has the address of a ServiceImport."""
+    """Return the name of the derived Service with the address of a ServiceImport."""
     return f"mcs-{hashlib.sha256(service.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
 def is_derived(name: str) -> bool:
-    """Whether a Service is called like a derived one."""
+    """Return whether a Service has the name of a derived one."""
     return _DERIVED.fullmatch(name) is not None
 
 
 def cluster(name: str) -> str:
-    """What a cluster is called in ServiceImports, where its name has to be a DNS label."""
+    """Return the name of a cluster in ServiceImports, where it must be a DNS label."""
     return name.replace(".", "-").lower()[:63].strip("-")

@@ -1,4 +1,5 @@
-"""Names of P2CODE's scheduler: whole applications in one P2CodeSchedulingManifest, and ours that stand beside them."""
+"""Names of P2CODE's scheduler, which places the whole application of a manifest, and Flotilla's names for its
+objects."""
 
 import hashlib
 
@@ -8,39 +9,40 @@ P2CODE_GROUP = "scheduling.p2code.eu"
 
 FINALIZER = P2CODE_GROUP + "/finalizer"
 LABEL_OWNER = P2CODE_GROUP + "/owner"
-"""On everything that is applied for a P2CodeSchedulingManifest: its name, as `cut` has it."""
+"""Label of all objects that are applied for a P2CodeSchedulingManifest: its name, shortened by `cut`."""
 LABEL_PSM_UID = SHORT_PREFIX + "psm-uid"
-"""On the same: its UID."""
+"""Label of these objects: its UID."""
 ANNOTATION_APPLIED = SHORT_PREFIX + "applied"
-"""On the same: digest of the manifest that was applied."""
+"""Annotation of these objects: digest of the applied manifest."""
 FIELD_MANAGER = "flotilla-p2code"
-"""Who owns the fields that are applied."""
+"""Owner of the applied fields."""
 
 # Annotations of P2CodeSchedulingManifests
 APPLY_AS = "apply-as"
-"""Service account of its namespace by whose rights its manifests are applied (suffix)."""
+"""Service account of its namespace whose rights are used to apply its manifests (suffix)."""
 DEFAULT_ACCOUNT = "p2code"
 DISTRIBUTION = "distribution"
-"""How its bundles get to their clusters (suffix): one of DISTRIBUTIONS."""
+"""How its bundles are sent to their clusters (suffix): one of DISTRIBUTIONS."""
 ELECTED, WORKS = "elect", "works"
 DISTRIBUTIONS = (ELECTED, WORKS)
 ANNOTATION_APPLIED_KINDS = SHORT_PREFIX + "applied-kinds"
-"""Which kinds may have been applied where, `KIND.GROUP/NAMESPACE,...`: where to look for what is to be pruned."""
+"""Kinds and namespaces of objects that may have been applied, `KIND.GROUP/NAMESPACE,...`: the places to prune."""
 
-# What spec.globalAnnotations and spec.workloadAnnotations say: keys of strings, not of annotations of the object
+# Content of spec.globalAnnotations and spec.workloadAnnotations: keys of strings, not of annotations of the
+# object
 TARGET_SET = "p2code.target.managedClusterSet"
 TARGET_CLUSTER = "p2code.target.cluster"
 FILTER = "p2code.filter"
-"""With what follows it, also the name of the ClusterClaim that has the value."""
+"""Prefix of filters; a filter's whole key is also the name of the ClusterClaim with the value."""
 
 P2CODE_NAMESPACE = "p2code-scheduler-system"
-"""The only namespace that P2CODE's own scheduler looks at."""
+"""The only namespace that P2CODE's own scheduler watches."""
 
 # Annotations of workloads (suffixes: each is accepted under both prefixes)
 DEPENDS_ON = "depends-on"
-"""Services that its pods call though nothing in them says so: `NAMESPACE/NAME:PORT`, separated by commas."""
+"""Services that its pods call although their manifests do not show it: `NAMESPACE/NAME:PORT`, separated by commas."""
 IGNORE_LINKS = "ignore-links"
-"""Services that its pods do not call, whatever looks like it: the same, or `*` for all."""
+"""Services that its pods do not call although their manifests suggest it: in the same form, or `*` for all."""
 
 _LIMIT = 63
 _BASE_LIMIT = 52
@@ -48,16 +50,16 @@ _HASH_LENGTH = 10
 
 
 def cut(name: str) -> str:
-    """A name that is short enough for a label: one over 63 characters is cut to 52, with 10 hex digits of its SHA-256.
+    """Return a name that fits into a label: above 63 characters, cut to 52 with 10 hex digits of its SHA-256.
 
-    P2CODE's own scheduler only cuts, so that two long names may become one.
+    P2CODE's own scheduler only cuts, so that two long names may collide.
     """
     if len(name) <= _LIMIT:
         return name
-    # A cut may leave a dot at the end, where no part of a DNS name ends with one.
+    # The cut may end with a dot, which the end of no part of a DNS name may be.
     return f"{name[:_BASE_LIMIT].rstrip('.-')}-{hashlib.sha256(name.encode()).hexdigest()[:_HASH_LENGTH]}"
 
 
 def bundle_placement(bundle: str, psm: str) -> str:
-    """Name of the Placement of a bundle."""
+    """Return the name of the Placement of a bundle."""
     return cut(f"{bundle}-{psm}")

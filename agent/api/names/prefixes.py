@@ -1,4 +1,4 @@
-"""The two prefixes of our keys, and how those that users set are read."""
+"""The two prefixes of Flotilla's keys, and how users' keys are read."""
 
 from collections.abc import Mapping
 
@@ -9,12 +9,12 @@ SHORT_PREFIX = "multicluster/"
 
 
 def is_ours(key: str) -> bool:
-    """Whether a key carries one of our two prefixes."""
+    """Return whether a key has one of Flotilla's two prefixes."""
     return key.startswith((PREFIX, SHORT_PREFIX))
 
 
 def annotation(annotations: Mapping[str, str] | None, suffix: str) -> str | None:
-    """The value of a user's annotation under either prefix (the long one wins), None when absent."""
+    """Return the value of a user's annotation under either prefix (the long one takes precedence), None if absent."""
     if not annotations:
         return None
     value = annotations.get(PREFIX + suffix)
