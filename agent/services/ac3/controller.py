@@ -78,7 +78,7 @@ class AC3NetworkController(Controller[Work]):
 
     async def reconcile(self, key: Work) -> float | None:
         """Reconcile one network, or the sharing of one Service."""
-        # Until all stores are synced, missing objects mean nothing.
+        # Until all stores are synced, an object missing in them may exist.
         if not self._links.served or self._networks.store is None:
             return None
         kind, namespace, name = key
@@ -180,7 +180,9 @@ class AC3NetworkController(Controller[Work]):
         self._deps.recorder.event(raw, kind, found.reason, message)
 
     async def _look_for_room(self, network: Object, new: Raw) -> None:
-        """Find out whether a status without conditions could keep them; it is not rewritten for that alone."""
+        """Find out whether the CRD can store conditions if its objects have none yet; no write is made only for
+        that.
+        """
         before = network.decode().get("status") or {}
         if before and "conditions" not in before:
             answer = await self._client.patch_raw(
@@ -200,7 +202,7 @@ class AC3NetworkController(Controller[Work]):
         return raw
 
     def _before(self, raw: Raw) -> tuple[str, str] | None:
-        """Return the message and reason of the last report."""
+        """Return the message and reason of the last published status."""
         if not self._has_room:
             said = self._said.get(raw["metadata"]["uid"])
             return (said.status, said.reason) if said is not None else None

@@ -30,7 +30,7 @@ _MESSAGE_LIMIT = 1024
 
 
 class GlobalServices(CopyController):
-    """Keys are a target's virtual node (none: the original's condition), namespace and name."""
+    """Reconciles the copy of a Service in one target, or (empty virtual node) the condition of its original."""
 
     name = "globalsvc"
     kind = SERVICES
@@ -45,20 +45,21 @@ class GlobalServices(CopyController):
         return is_shared(self.deps.unwritten_marks.annotations(original))
 
     async def content(self, original: Object) -> Raw | None:
-        """Return the Service with the marks that count."""
+        """Return the Service with all marks that count, written or pending."""
         return self.deps.unwritten_marks.decode(original)
 
     def wanted_in(self, original: Object, node: str) -> bool:
-        """Return whether a target needs the Service. One for another namespace exists only where ServiceLinks ask for
-        it."""
+        """Return whether a target needs the Service. A Service created for callers in another namespace is
+        needed only in targets that ServiceLinks name.
+        """
         return sharedcopies.linked_in(original, node)
 
     def seen_from(self, node: str, original: Raw) -> Raw:
-        """A derived Service selects in each cluster what that exports."""
+        """Return the Service for a target: a derived Service has the selector of that cluster's own export."""
         return serviceimports.seen_from(original, node)
 
     def wanted(self, original: Raw) -> Raw:
-        """Return the copy that a target should have whose delegates all have the labels of this version."""
+        """Return the copy for a target whose delegates all have the labels of this version."""
         return self._copy(original)
 
     def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:

@@ -34,7 +34,7 @@ _decoder = msgspec.json.Decoder(_Answer)
 
 
 class AgentAsks(Controller[Key]):
-    """Keys are those of Targets. Many are asked concurrently, so that a silent one delays no other."""
+    """Reconciles one Target. Agents are asked concurrently, so that a silent one delays no other."""
 
     name = "flatness"
     workers = 32

@@ -163,7 +163,7 @@ class EndpointsController(Controller[At]):
         return again, failed
 
     def _after(self, key: At, again: list[float], failed: list[KubeError]) -> float | None:
-        """Return the seconds until a re-check. Raises the first error, so that it is retried."""
+        """Return the seconds until a re-check. Raises the first error, so that the item is retried."""
         soonest = min(again, default=None)
         if failed:
             if soonest is not None:
@@ -204,7 +204,7 @@ class EndpointsController(Controller[At]):
         """Called for every Service of this cluster, before and after every change."""
         if self._sharing.concerns(service):
             self._check(service)
-            # Needed after its deletion, too.
+            # These keys are needed after the Service's deletion, too.
             return {(LOCAL, *service.key), *self._everywhere(service.key)}
         return ()
 
@@ -235,7 +235,7 @@ class EndpointsController(Controller[At]):
         return self._everywhere(service, but=None if near else node)
 
     def _has_proxies_only(self, slice: Object) -> bool:
-        """Return True if a slice has no endpoint that other clusters learn of from the source."""
+        """Return True if a slice has only endpoints that are not published from the source."""
         endpoints = slice.decode().get("endpoints") or ()
         return all(each.get("nodeName") in self._sharing.away for each in endpoints)
 

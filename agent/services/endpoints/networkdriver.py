@@ -54,7 +54,7 @@ _NONE_HERE = "the source has no gateway: install the chart in it with gateway.en
 
 
 class NetworkDriverController(Controller[Key]):
-    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+    """Reconciles one Target; a ClusterTarget has an empty namespace."""
 
     name = "networkdriver"
     workers = 16
@@ -172,7 +172,7 @@ class NetworkDriverController(Controller[Key]):
         return self._gateways.has(target.key, annotations, now, before=had_gateways(obj.decode()))
 
     def _chose(self, key: Key, target: Target) -> bool:
-        """Return whether the current driver was found automatically, as far as this process has seen."""
+        """Return whether the current driver was chosen automatically, as far as this process knows."""
         asked = self._checked.get(key, (0.0, None))[1]
         return not (isinstance(asked, tuple) and asked[0] == target.port and asked[1] is not None)
 
@@ -210,7 +210,9 @@ class NetworkDriverController(Controller[Key]):
         )
 
     async def _of_gateway(self, target: Target, *, told: bool) -> Words:
-        """Return whether a target's gateways may be used with those of others. `told`: whether it reports any."""
+        """Return whether a target's gateways can be used with those of other targets. `told`: whether it
+        publishes any.
+        """
         if not told or not self._deps.settings.gateway:
             return Words("False", "NoGateway", _NONE_HERE if told else NO_GATEWAY)
         if problem := await self._by_gateway.status(target):

@@ -10,7 +10,7 @@ At = tuple[str, str]
 
 @dataclass
 class Reconciliation:
-    """One reconciliation of the GatewayPeers of one namespace in one cluster."""
+    """Reconciliation of the GatewayPeers of one namespace in one cluster."""
 
     only: Collection[str] | None
     """Names of the GatewayPeers that may have to change, None for all."""

@@ -34,7 +34,7 @@ class Hosts(NamedTuple):
     left_out: Sequence[str] = ()
     """Hosts and Services that were left out, each with its reason."""
     unfinished: bool = False
-    """Whether more Services are to be created."""
+    """Whether more Services are yet to be created."""
 
     @property
     def message(self) -> str:
@@ -135,7 +135,7 @@ class HostServices:
 
 
 class _InTheWay(KubeError):
-    """A foreign Service has the name."""
+    """A foreign Service has the wanted name."""
 
 
 def _changes(obj: Object, host: HostService) -> Raw:

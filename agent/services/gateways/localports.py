@@ -34,7 +34,9 @@ class LocalPorts:
         """Number of GatewayPeers by local port; above 1 only if another user has written a status."""
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """Count the local ports of a GatewayPeer. Freed ones wait: gateway pods may still report that they listen."""
+        """Count the local ports of a GatewayPeer. Freed ports are reserved for a while: gateway pods may still
+        listen at them.
+        """
         ports = [every_local(each.decode()) if each is not None else set[int]() for each in (old, new)]
         self._freed.update(dict.fromkeys(ports[0] - ports[1], time.monotonic()))
         self._holders.subtract(ports[0])
@@ -46,15 +48,14 @@ class LocalPorts:
         self.settle(key)
 
     def settle(self, key: Key) -> None:
-        """Drop the pending allotment of a GatewayPeer: it has been written, or could not be."""
+        """Drop the pending allotment of a GatewayPeer that was written or could not be written."""
         self._pending.pop(key, None)
 
     def allot(self, peer: Raw, ports: Ports, hosts: Sequence[HostService], most: int) -> tuple[Raw, str]:
-        """Return the local ports of a peer, and why some Services have none.
+        """Return the local ports of a peer, and the reasons why some Services have none.
 
-        Ports of all other peers are looked up only if the peer needs new ones.
-
-        :param most: number of the own gateway pods
+        The ports of other peers are only examined if the peer needs new ones.
+        :param most: number of local gateway pods
         """
         own = every_local(peer)
         shared = {port for port in own if self._holders[port] > 1}

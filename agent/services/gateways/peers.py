@@ -127,7 +127,8 @@ class GatewayPeersController(Controller[At]):
         await self._writer.write(key, written, existing, wanted, unknown | same)
         if unknown - existing.keys() or self._offers.handover.concerns(node, namespace, now):
             return _UNKNOWN_SECONDS
-        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []  # The CRD may vanish, and all with it.
+        # The CRD may be deleted, and all GatewayPeers with it.
+        soon = [min(_REFUSED_SECONDS, *away.values())] if away else []
         later = [*soon, self._writer.refused.due(key, now), self._stand_for(node, namespace)]
         return min((each for each in later if each is not None), default=None)
 
@@ -168,7 +169,7 @@ class GatewayPeersController(Controller[At]):
         return found, unknown, same
 
     def _stands(self, node: str) -> bool:
-        """Return whether a cluster's gateways still count although its summary does not name them, or is unusable."""
+        """Return whether a cluster's gateways still count although its summary is unusable or does not name them."""
         summary = self._summary(node)
         annotations = summary.annotations if summary is not None and is_readable(summary) else None
         return self._gateways.has(node, annotations, time.monotonic(), before=True)

@@ -32,7 +32,7 @@ class RefusedPeers:
         self._known: dict[tuple[At, str], _Refused] = {}
 
     def waits(self, key: At, name: str, wanted: Mapping[str, Any] | None, now: float) -> bool:
-        """Return whether the same write was refused only just now."""
+        """Return whether the same write was refused a moment ago, so that it must wait."""
         found = self._known.get((key, name))
         return found is not None and found.wanted == wanted and now < found.until
 

@@ -47,7 +47,7 @@ _NAMESPACE, _PEER = "namespace", "peer"
 
 
 class GatewaySlicesController(Controller[Key]):
-    """Keys are those of GatewayPeers. Ports are allotted one peer at a time; slices are written concurrently."""
+    """Reconciles one GatewayPeer. Ports are allotted one peer at a time; slices are written concurrently."""
 
     name = "gatewayslices"
     workers = 16
@@ -113,7 +113,7 @@ class GatewaySlicesController(Controller[Key]):
         every = [pod for found in pods.values() for pod in found]
         held = self._own_first.held_back(peer, wanted)
         todo = writes(self._slices(key), held) if held is not None else Writes([], [])
-        # Callers reach unusable endpoints until these are written.
+        # Until these slices are written, callers may be routed to unusable endpoints.
         await self._writer.apply(todo.closing)
         again = await self._status(obj, peer, every, peerports.programmed(problem, usable, hosts.message))
         if held is None:
@@ -170,7 +170,7 @@ class GatewaySlicesController(Controller[Key]):
         )
 
     async def _usable(self, peer: Raw) -> Usable:
-        """Return ports of Services whose callers may be sent to the peer, and why others may not."""
+        """Return the ports of Services whose callers may be routed to the peer, and the reasons why others may not."""
         found, left_out, lacking = dict[str, Collection[Port]](), list[str](), list[str]()
         async for name, named in in_turns(tuple(peerports.named(peer).items())):
             problem, ports = self._not_meant(peer, name), frozenset[Port]()
@@ -178,7 +178,7 @@ class GatewaySlicesController(Controller[Key]):
                 service = self._services.store.get((peer["metadata"]["namespace"], name))
                 spec = service.decode()["spec"] if service is not None else {}
                 if spec.get("type") == "ExternalName":
-                    # A name in DNS: its copies work without any gateway.
+                    # An ExternalName Service is only a DNS name, so its copies work without any gateway.
                     continue
                 problem = _flaw(spec)
                 ports = frozenset() if problem else named & peerports.ports_of(spec)

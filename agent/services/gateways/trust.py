@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class GatewayTrustController(Controller[str]):
-    """The only key is the name of the Secret."""
+    """Reconciles the Secret of the gateways' certificate."""
 
     name = "gatewaytrust"
     workers = 1

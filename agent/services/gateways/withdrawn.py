@@ -26,13 +26,13 @@ class WithdrawnPeers:
         self._until: dict[tuple[At, str], float] = {}
 
     def deleting(self, uid: str) -> None:
-        """Note that this agent deletes a GatewayPeer."""
+        """Record that this agent deletes a GatewayPeer."""
         self._own.add(uid)
 
     def deleted(self, key: At, name: str, uid: str, *, ending: bool) -> None:
-        """Note that a GatewayPeer has been deleted.
+        """Record that a GatewayPeer has been deleted.
 
-        :param ending: its namespace or cluster ends, too
+        :param ending: whether its namespace or cluster is being removed, too
         """
         if uid in self._own:
             self._own.discard(uid)

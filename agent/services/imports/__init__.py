@@ -1,4 +1,4 @@
-"""Our own implementation of the Multi-Cluster Services API: ServiceExports of all clusters become ServiceImports."""
+"""Flotilla's implementation of the Multi-Cluster Services API: ServiceExports of all clusters become ServiceImports."""
 
 from agent.services.imports.controller import ServiceImportsController
 

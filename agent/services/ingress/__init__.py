@@ -1,4 +1,4 @@
-"""Ingresses in front of shared Services, copied to the clusters of these."""
+"""Ingresses for shared Services, copied to the clusters of these Services."""
 
 from agent.services.ingress.controller import IngressController
 from agent.services.ingress.secrets import IngressSecretController

@@ -22,7 +22,7 @@ _MARKED = '["' + names.ANNOTATION_GLOBAL + '"]'
 
 
 class IngressController(CopyController):
-    """Keys are a target's virtual node (none: the original's annotation), namespace and name."""
+    """Reconciles the copy of an Ingress in one target, or (empty virtual node) the annotation of its original."""
 
     name = "ingress"
     kind = INGRESSES

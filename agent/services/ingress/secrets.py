@@ -26,12 +26,12 @@ TYPE = "kubernetes.io/tls"
 
 
 def certificates(obj: Object) -> list[str]:
-    """Secrets that an Ingress names, as `namespace/name`: an index of them."""
+    """Return the Secrets that an Ingress names, as `namespace/name`: values of an index."""
     return [f"{obj.namespace}/{name}" for name in named(obj).secrets]
 
 
 class IngressSecretController(CopyController):
-    """Keys are a target's virtual node, namespace and name."""
+    """Reconciles the copy of one Secret in one target."""
 
     name = "ingresssecrets"
     kind = SECRETS
@@ -41,7 +41,7 @@ class IngressSecretController(CopyController):
 
     def __init__(self, deps: Deps) -> None:
         self._others: dict[Key, tuple[str, str]] = {}
-        """UID and type of Secrets that are named and hold something else; a Secret's type never changes."""
+        """UID and type of named Secrets that do not hold a certificate; a Secret's type never changes."""
         self._told: set[tuple[str, str]] = set()
         self._ingresses = deps.local.informer(INGRESSES)
         self._ingresses.store.index("secret", certificates)
@@ -52,7 +52,7 @@ class IngressSecretController(CopyController):
         self._shared.subscribe(self._look_at)
 
     def shared(self, original: Object) -> bool:
-        """Return whether a shared Ingress names it, and it may hold a certificate."""
+        """Return whether a shared Ingress names the Secret, and the Secret may hold a certificate."""
         return not self._is_other(original) and bool(self._users(original.key))
 
     async def reconcile(self, item: Item) -> float | None:
@@ -73,7 +73,7 @@ class IngressSecretController(CopyController):
         return bool(labels.get(names.LABEL_PARENT_CLUSTER_UID) == self.deps.cluster_uid)
 
     async def content(self, original: Object) -> Raw | None:
-        """The Secret as its API server has it now."""
+        """Return the Secret as read from its API server."""
         try:
             raw = await self.deps.local.client.get_raw(SECRETS, original.name, original.namespace)
         except NotFound:

@@ -27,7 +27,7 @@ def named(obj: Object) -> ingress.Named:
 
 
 def _services(obj: Object) -> list[str]:
-    """Services that an Ingress names, as `namespace/name`: an index of them."""
+    """Return the Services that an Ingress names, as `namespace/name`: values of an index."""
     return [f"{obj.namespace}/{name}" for name in named(obj).services]
 
 
@@ -49,7 +49,7 @@ class SharedIngresses:
         self._turned: Callable[[Iterable[Object]], None] = lambda ingresses: None
 
     def subscribe(self, turned: Callable[[Iterable[Object]], None]) -> None:
-        """Call `turned` with the Ingresses that name a Service when it begins to be shared, or ceases to."""
+        """Register a listener: called with the Ingresses that name a Service when it begins or ceases to be shared."""
         self._turned = turned
         self._ingresses.subscribe(self._ingress_changed)
         self._services.subscribe(self._service_changed)

@@ -43,14 +43,14 @@ from agent.services.links.topology import Cluster, NotYet, Offer, ServiceTopolog
 Raw = dict[str, Any]
 
 WRITE_SECONDS = 0.5
-"""The status of a link is written at most this often."""
+"""Minimum seconds between writes of a link's status."""
 ASK_SECONDS = 10.0
 """Seconds between checks of a driver whose state cannot be watched, while that state is not good."""
 _NOT_YET_SECONDS = 1.0
 
 
 class ServiceLinksController(Controller[Key]):
-    """Keys are those of Services, whether these exist or not."""
+    """Reconciles the links of one Service, whether the Service exists or not."""
 
     name = "links"
 
@@ -124,7 +124,7 @@ class ServiceLinksController(Controller[Key]):
         return again
 
     async def _keep(self, service: Object, now: float) -> float | None:
-        """Make the link that a shared Service has, or take it away; returns when to go on if that is not now."""
+        """Create or delete the link of a shared Service; return the seconds until a re-check if that must wait."""
         # A user's link about another Service has the name.
         found = self._links.get(service.key)
         if linked_service(service) is not None:
@@ -211,7 +211,7 @@ class ServiceLinksController(Controller[Key]):
         return self._with_original(service) if service is not None else ()
 
     def _with_original(self, service: Key) -> tuple[Key, ...]:
-        """A Service, and the Service whose links have created it."""
+        """Return the keys of a Service and of the Service whose links have created it."""
         return tuple({service, self._sharing.original(service)})
 
     def _target_changed(self, target: Target) -> None:

@@ -13,7 +13,7 @@ from agent.model.servicelinks import AWAY, Finding
 from agent.runtime.controller import Controller
 
 FRESH_SECONDS = 2.0
-"""Seconds for which a finding counts: a Service is checked several times a second while its pods change."""
+"""Seconds for which a finding is fresh: a Service is checked several times a second while its pods change."""
 ANSWER_SECONDS = 3.0
 SILENT_SECONDS = 30.0
 """Seconds for which a cluster that did not answer is not asked."""
@@ -64,9 +64,9 @@ class ServiceFindings:
         self.service = service
         """Service whose links report the finding."""
         self.expected = False
-        """Whether some findings are about to arrive for the first time."""
+        """Whether a first answer to some question is pending."""
         self._seen: dict[tuple[str, str, str, Place], Finding] = {}
-        """With 100 clusters each is looked up for 99 others."""
+        """Cached findings: with 100 clusters each is looked up for 99 others."""
 
     async def connected(
         self, reason: str, place: Place | None, source: str, theirs: Place | None = None
@@ -131,7 +131,7 @@ class DriverFindings(Controller[Ask]):
         """Drivers whose networks clusters have to join, by their reasons."""
         self._changed = changed
         self._silent: dict[str, tuple[float, str]] = {}
-        """Until when clusters are not asked and why, by their virtual nodes."""
+        """Times until which silent clusters are not asked, and the reasons, by virtual node."""
         self._services: dict[Key, dict[Ask, _Answers]] = {}
 
     def lane(self, key: Ask) -> str:
@@ -139,7 +139,7 @@ class DriverFindings(Controller[Ask]):
         return key.node
 
     def of(self, service: Key) -> ServiceFindings:
-        """Findings of one Service."""
+        """Return the findings of one Service."""
         return ServiceFindings(self, service)
 
     def want(self, ask: Ask, place: Place, about: About, source: str) -> _Answers:
@@ -210,7 +210,7 @@ class DriverFindings(Controller[Ask]):
 
 
 async def _told(driver: Driver, place: Place, what: str, source: str) -> Finding:
-    """Raises KubeError."""
+    """Return the driver's answer. Raises KubeError."""
     if what == _OFFERED:
         return await driver.offered(place)
     if what == _JOINED and isinstance(driver, Joining):

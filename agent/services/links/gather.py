@@ -24,7 +24,7 @@ from agent.services.links.topology import Callers, Cluster, NotYet, Offer, Servi
 _OFF = REASONS["none"]
 _NAMES = {reason: name for name, reason in REASONS.items()}
 _COPIED = "multicluster/Shared"
-"""Condition of a Service that has not all the copies that it should have."""
+"""Condition of a Service that lacks some of its copies."""
 
 Raw = dict[str, Any]
 
@@ -36,7 +36,7 @@ class _Look(NamedTuple):
     link: Raw
     offers: dict[str, Offer]
     places: dict[str, Place | None]
-    """The Service in the clusters that offer endpoints and are reached."""
+    """The Service in each of its clusters."""
 
 
 class Gather:
@@ -76,7 +76,7 @@ class Gather:
             ]
             if not sources:
                 continue
-            # With 100 clusters that all offer some, nothing else would get on for a second.
+            # 100 clusters that all offer endpoints would otherwise block the event loop for a second.
             await take_turn()
             away = self._away(callers, service)
             if away is not None and away.reason == AWAY:

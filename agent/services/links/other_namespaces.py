@@ -30,7 +30,7 @@ _AGAIN_SECONDS = 1.0
 
 
 class LinkedServicesController(Controller[Key]):
-    """Keys are those of the created Services."""
+    """Reconciles one created Service."""
 
     name = "linkedservices"
 
@@ -52,7 +52,7 @@ class LinkedServicesController(Controller[Key]):
             informer.subscribe(self._target_changed)
 
     def problem(self, service: Key, original: Key) -> Finding | None:
-        """Why a Service is not what links of another one want it to be."""
+        """Return why callers in another namespace cannot use a created Service, None if they can."""
         found = self._sharing.services.store.get(service)
         if problem := self._problems.get((service, original)):
             return problem
@@ -60,7 +60,7 @@ class LinkedServicesController(Controller[Key]):
         return Finding("False", "Pending", "its Service has not been made yet") if missing else None
 
     async def reconcile(self, key: Key) -> float | None:
-        """Make one Service what links want, or take it away."""
+        """Create, update or delete one Service as links request."""
         if not self._links.served:
             return None
         live = self._sharing.services.store.get(key)
@@ -80,7 +80,9 @@ class LinkedServicesController(Controller[Key]):
             return None
 
     async def _end(self, key: Key, present: Key | None, live: Object | None) -> float | None:
-        """Delete an unwanted Service; wait first if its original is only not shared, which may end in a moment."""
+        """Delete an unwanted Service. If its original is merely unshared, wait first, because it may soon be
+        shared again.
+        """
         if live is None or LABEL_LINK_OF not in live.labels or live.deleting:
             self._unshared.pop(key, None)
             return None

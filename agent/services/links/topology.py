@@ -24,7 +24,7 @@ class Cluster(NamedTuple):
 
     node: str
     name: str
-    """A cluster as links report it."""
+    """A cluster as named in links."""
 
 
 class Callers(NamedTuple):
@@ -53,7 +53,7 @@ class ServiceTopology:
         self._sharing = sharing
 
     def clusters(self, service: Key) -> list[Cluster]:
-        """All clusters that may have pods of a Service, each once, this one first."""
+        """Return all clusters that may have pods of a Service, each once, the local one first."""
         found, called = [Cluster(LOCAL, self._deps.settings.cluster_name or LOCAL_NAME)], set[str]()
         for node in self._sharing.serving(service[0]):
             target, place = self._deps.targets.by_node(node), self._sharing.place(node, service)
@@ -92,7 +92,7 @@ class ServiceTopology:
         return found
 
     def known(self, clusters: Collection[Cluster]) -> set[str]:
-        """Names by which a ServiceLink may call these clusters."""
+        """Return the names by which a ServiceLink may refer to these clusters."""
         return {name for cluster in clusters for name in (cluster.name, *self._sharing.called(cluster.node)[:1])}
 
     def offers(self, service: Key, clusters: Collection[Cluster]) -> dict[str, Offer]:

@@ -1,4 +1,4 @@
-"""Services that select proxy pods send their traffic to the delegates, wherever these run."""
+"""Services that select proxy pods route their traffic to the delegates, in whichever cluster these run."""
 
 from agent.services.reroute.controller import ServiceRerouteController
 

@@ -1,4 +1,4 @@
-"""Proxy pods of targets that do not answer are not ready, where Services send traffic to them."""
+"""Proxy pods of targets that do not answer become not ready, so that Services route no traffic to them."""
 
 from agent.services.unready_pods.controller import UnreadyPodsController
 

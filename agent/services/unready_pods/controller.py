@@ -46,7 +46,7 @@ _AGAIN_SECONDS = 10.0
 
 
 class UnreadyPodsController(Controller[str]):
-    """Keys are virtual nodes."""
+    """Reconciles the pods of one virtual node."""
 
     name = "unreadypods"
     workers = 8
@@ -95,7 +95,7 @@ class UnreadyPodsController(Controller[str]):
                 await self._write(pod, {"status": "True", "reason": None, "message": None})
 
     def _is_served(self, pod: Object) -> bool:
-        """Return True if a native Service sends traffic to a pod."""
+        """Return True if a native Service routes traffic to a pod."""
         if pod.deleting or pod.phase in ENDED or b'"Ready"' not in pod.raw:
             return False
         if not is_true((pod.decode().get("status") or {}).get("conditions"), "Ready"):
@@ -107,7 +107,7 @@ class UnreadyPodsController(Controller[str]):
         await self._write(pod, {"status": "False", "reason": REASON, "message": message})
 
     async def _write(self, pod: Object, condition: Mapping[str, str | None]) -> None:
-        """Set Ready of the very pod that was judged; feedback may have changed it since."""
+        """Set Ready of exactly the pod that was judged; feedback may have changed it since."""
         ready = {"type": "Ready", **condition, "lastTransitionTime": timestamp(self._deps.clock.now())}
         metadata = {"uid": pod.uid, "resourceVersion": pod.version}
         body = {"metadata": metadata, "status": {"conditions": [ready]}}
