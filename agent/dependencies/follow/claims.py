@@ -39,7 +39,7 @@ CopiesOf = Callable[[str], Informer | None]
 
 
 class Elsewhere(Forbidden):
-    """Another target has the volume, so that the pod has to run there."""
+    """Another target has the volume, so that the pod must run in that target."""
 
     def __init__(self, message: str) -> None:
         super().__init__(403, "VolumeElsewhere", message)
@@ -65,7 +65,7 @@ class ClaimCopier(FollowCopier):
         for name in references(pod.raw).get(PERSISTENT_VOLUME_CLAIMS, ()):
             claim = self._originals.store.get((pod.namespace, name))
             node = claim.annotations.get(names.ANNOTATION_VOLUME_IN, "") if claim is not None else ""
-            # A pod that is itself trying one target after the other does not settle the volume.
+            # A pod that itself tries one target after the other does not fix the volume's place.
             but = {pod.key} if claimed_node(pod) == node else ()
             if node and self._settled(Item(node, PERSISTENT_VOLUME_CLAIMS, pod.namespace, name), but):
                 found[name] = node
@@ -102,7 +102,7 @@ class ClaimCopier(FollowCopier):
         return await self.create(place)
 
     async def kept(self, place: Place, copy: Object) -> float:
-        """Return the seconds for which a claim stays whose original has been deleted or replaced."""
+        """Return the seconds for which a claim is kept whose original has been deleted or replaced."""
         original = place.originals.store.get(place.item.key)
         found = copy.decode()
         if copy.phase not in HAS_VOLUME:
@@ -132,7 +132,7 @@ class ClaimCopier(FollowCopier):
         item, port = place.item, place.target.port
         gone = place.copies.vanished.noticed((item.namespace, item.name), uid)
         with place.reporting_refusals(), contextlib.suppress(NotFound), gone:
-            # A claim that has been bound since has another version; the Conflict requeues it.
+            # A claim that was bound meanwhile has a newer version: the Conflict requeues it.
             await port.delete(item.kind, item.name, item.namespace, uid=uid, version=copy.version)
         self.forget(item)
         if _volume_in(original) == item.node:
@@ -141,8 +141,8 @@ class ClaimCopier(FollowCopier):
     async def _former(self, place: Place, found: Raw, original: Raw) -> Raw | None:
         """Return the existing claim if the new original may use it.
 
-        Its original was deleted and recreated unobserved. Its data are deleted with it, unless the new original, for
-        example a restored one, is annotated with this target.
+        Its original was deleted and recreated without having been observed. Its data are deleted with it,
+        unless the new original, for example a restored one, is annotated with this target.
         """
         if "deletionTimestamp" in found["metadata"]:
             raise place.not_copied(HELD)
@@ -205,7 +205,9 @@ class ClaimCopier(FollowCopier):
         return place.originals.absorb(raw).decode() if raw else original
 
     def _settled(self, item: Item, but: Collection[Key]) -> bool:
-        """Return whether a target has or may have data of a claim: it is unreachable, or a pod in it uses the claim."""
+        """Return whether a target has or may have data of a claim: the target is unreachable, or a pod in it
+        uses the claim.
+        """
         target, informer = self._deps.targets.by_node(item.node), self._copies_of(item.node)
         if target is None or informer is None or not target.ready:
             return True
@@ -225,8 +227,9 @@ class ClaimCopier(FollowCopier):
 
 
 def _is_of_another(parent_uid: str, original: Raw) -> bool:
-    """Return whether a copy belongs to an earlier object of that name. Without the label: False, since data are at
-    stake."""
+    """Return whether a copy belongs to an earlier object of that name. Without the label: False, because data
+    are at stake.
+    """
     return bool(parent_uid) and parent_uid != original["metadata"]["uid"]
 
 

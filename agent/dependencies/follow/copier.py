@@ -100,7 +100,7 @@ class FollowCopier(copier.Copier[Item]):
         return None if "deletionTimestamp" in found["metadata"] else found
 
     async def _token(self, place: Place, original: Raw) -> Outcome:
-        """A token of this cluster is worthless in the target, so pods use any Secret of that name in the target."""
+        """A token of this cluster is useless in the target, so pods use any Secret of that name in the target."""
         item = place.item
         with place.reporting_refusals():
             try:
@@ -141,7 +141,7 @@ class AccountCopier(FollowCopier):
         except Blocked as error:
             if self._needs.asked_for(place.item) or await self._is_there(place) is False:
                 raise
-            # The foreign account may be deleted later, for example by its source; this requeues it.
+            # The foreign account may be deleted later, for example by its source; this pause requeues the item.
             raise Blocked(UNTOLD) from error
 
     async def kept(self, place: Place, copy: Object) -> float:

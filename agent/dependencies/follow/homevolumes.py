@@ -1,4 +1,6 @@
-"""PersistentVolumes of the source that could be bound to a claim: users create volumes to have them used."""
+"""PersistentVolumes of the source that could be bound to a claim: a claim that could use one is not copied to a
+target.
+"""
 
 import asyncio
 import logging
@@ -74,7 +76,7 @@ def could_have(claim: Mapping[str, Any], volume: Mapping[str, Any]) -> bool:
     metadata, spec = volume["metadata"], volume["spec"]
     if "deletionTimestamp" in metadata or (volume.get("status") or {}).get("phase", "") not in _FREE:
         return False
-    # Quantities last: a cluster may have thousands of free volumes, most of another class.
+    # Compare quantities last: a cluster may have thousands of free volumes, most of another class.
     if kept_for := spec.get("claimRef"):
         return _is(claim["metadata"], kept_for) and _holds(claim["spec"], spec)
     if _PROVISIONED_BY in (metadata.get("annotations") or {}):

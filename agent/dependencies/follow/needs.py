@@ -151,7 +151,7 @@ class Needs:
             home = kept_home_node(pod) if self._deps.namespaces.is_enabled(key[0]) else ""
             nodes = {home, *self._expected.get(key, ())} - {""}
         if pod is not None and (nodes or placed):
-            # Pods without a target, such as those that name too much, are not searched for names.
+            # Pods without a target, such as those with too many references, are not searched for names.
             self._read(pod, record)
         for each in placed:
             if each.chaperon.phase in ENDED:
@@ -160,7 +160,7 @@ class Needs:
                 yield from self._of_chaperon(each)
             elif pod.phase not in ENDED:
                 nodes.add(each.target.node_name)
-                # Created when the annotation perhaps differed.
+                # The pod may have had another annotation when it was created.
                 yield from self._of_chaperon(each) if record.added else ()
         if pod is None or not nodes:
             return

@@ -27,7 +27,7 @@ REASON = "ClaimOrphaned"
 
 
 class OrphanedClaims:
-    """Judges claims by their state in a target."""
+    """Decides, by their state in a target, how long claims without an original are kept."""
 
     def __init__(self, deps: Deps, originals: Informer) -> None:
         self._deps = deps

@@ -18,7 +18,7 @@ _UNSYNCED_SECONDS = 2.0
 
 
 class PermittedController(Controller[Key]):
-    """Keys are those of Targets; ClusterTargets have an empty namespace."""
+    """Reconciles the condition of one Target; a ClusterTarget has an empty namespace."""
 
     name = "followpermitted"
     workers = 2

@@ -1,10 +1,11 @@
-"""Release: remove finalizers of an Admiralty agent that ran here before from originals that are being deleted.
+"""Release: remove finalizers of an Admiralty agent that ran in this cluster before from originals that are
+being deleted.
 
 Watches  metadata of local ConfigMaps and Secrets; Targets and ClusterTargets.
-Writes   the finalizers of originals that are being deleted; deletes their copies in targets.
-Flotilla's copies need no finalizers: the UID of the source's cluster identifies a copy without original, which is
-deleted once its target is reachable. The finalizer of an unreachable target stays; one without a target is removed. The
-finalizer of v0.10 represents all targets.
+Writes   the finalizers of originals that are being deleted; deletes their copies in targets. Flotilla's copies
+         need no finalizers: the UID of the source's cluster identifies a copy without original, which is
+         deleted once its target is reachable. The finalizer of an unreachable target stays; one without a
+         target is removed. The finalizer of v0.10 represents all targets.
 """
 
 import contextlib
@@ -24,7 +25,7 @@ Original = tuple[Kind, str, str]
 
 
 class ReleaseController(Controller[Original]):
-    """Keys are kind, namespace and name."""
+    """Reconciles one original, by kind, namespace and name."""
 
     name = "followrelease"
     workers = 4

@@ -1,4 +1,4 @@
-"""Claims whose volume is in a target are Bound here, too."""
+"""Claims whose volume is in a target are Bound in the source, too."""
 
 from agent.dependencies.placeholder_volumes.controller import PlaceholderVolumeController
 

@@ -33,9 +33,10 @@ _REFUSED_SECONDS = 60.0
 
 
 class OptInController(CopyController):
-    """Keys are a target's virtual node, namespace and name.
+    """Base controller. Its keys are a target's virtual node, namespace and name.
 
-    Without name: whether a target has copies; a namespace alone: which of its originals are shared.
+    A key without name asks whether a target has copies; a key with only a namespace, which of its originals are
+    shared.
     """
 
     asked_by: ClassVar[str]
@@ -49,7 +50,7 @@ class OptInController(CopyController):
         """Time of the next check by virtual node, as long as the target is ready."""
         self._namespaces: set[str] = set()
         self._known: dict[str, Selections] = {}
-        """By namespace."""
+        """Selections by namespace."""
         self._again: set[str] = set()
         """Namespaces all of whose originals are to be checked again."""
         self._proxies = deps.proxies.informer
@@ -61,18 +62,18 @@ class OptInController(CopyController):
         deps.chaperons.subscribe(self._chaperon_changed)
 
     def selector(self, original: Object) -> Selector | None:
-        """Return the selector that `labels` of a pod match if an original concerns it; None if it must stay here."""
+        """Return the selector for labels of pods that an original concerns; None if the original must not be copied."""
         raise NotImplementedError
 
     def labels(self, pod: Object) -> Labels:
-        """Return what of a pod decides which originals concern it."""
+        """Return the labels of a pod that decide which originals concern it."""
         return pod.labels
 
     def shared(self, original: Object) -> bool:
-        """Return whether its namespace, or a pod that it concerns, asks for it. Copies and generated objects are never
-        shared.
+        """Return whether the original's namespace, or a pod that it concerns, requests copies.
 
-        In a namespace that is no longer enabled: as long as pods of it are in a target.
+        Copies and generated objects are never shared. In a namespace that is no longer enabled, originals stay
+        shared as long as targets have pods of it.
         """
         known = self._known.get(original.namespace)
         if known is None or not known.may_go(original.name):
@@ -99,7 +100,7 @@ class OptInController(CopyController):
             return None
         original = self.originals.store.get((namespace, name))
         if original is not None and not self._selections(namespace).is_current(original):
-            # Its namespace's key is queued, and enqueues this one once it is.
+            # The namespace's key is queued and, once reconciled, enqueues this one.
             return None
         return await super().reconcile(item)
 
@@ -121,7 +122,7 @@ class OptInController(CopyController):
         names_changed = known.changed()
         if namespace in self._again:
             self._again.discard(namespace)
-            # The store no longer has the originals that have been deleted: `names_changed` has these.
+            # Deleted originals are no longer in the store; `names_changed` contains their names.
             present = (each.name for each in originals.by_index("namespace", namespace))
             names_changed = list(dict.fromkeys((*names_changed, *present)))
         for name in names_changed:
@@ -152,7 +153,7 @@ class OptInController(CopyController):
             return None
 
     async def _look(self, node: str) -> None:
-        """Copies may remain from a time when a pod or namespace asked for them."""
+        """Check for copies from a time when a pod or namespace requested them."""
         target = self._unwatched(node)
         if target is None or not self._is_due(node):
             return

@@ -52,7 +52,7 @@ class _RightsRoom(OptInController):
         super().__init__(deps)
 
     def remedy(self, problem: str) -> str:
-        """Rights that a source does not hold itself need another remedy than a missing verb."""
+        """Return the remedy: rights that a source does not hold itself need another one than a missing verb."""
         if _ESCALATION not in problem:
             return super().remedy(problem)
         return (
@@ -83,7 +83,7 @@ class RoleController(_RightsRoom):
         self.watch(self._bindings, self._bound)
 
     def selector(self, original: Object) -> Selector:
-        """Return the selector of the service accounts that RoleBindings give it to."""
+        """Return a selector of pods with the service accounts to which RoleBindings give the Role."""
         bindings = self._bindings.store.by_index(_ROLE, f"{original.namespace}/{original.name}")
         return _any_of(frozenset[str]().union(*(self._accounts.get(each.key, ()) for each in bindings)))
 
@@ -109,7 +109,7 @@ class RoleBindingController(_RightsRoom):
     kind = ROLE_BINDINGS
 
     def selector(self, original: Object) -> Selector | None:
-        """Return the selector of its service accounts; None if it gives rights to none of its namespace."""
+        """Return a selector of pods with its service accounts; None if it binds none of its namespace."""
         accounts = rulecopies.accounts(original.decode())
         return _any_of(accounts) if accounts else None
 
@@ -151,7 +151,7 @@ POLICY_BYTES = 512 << 10
 
 
 class NetworkPolicyController(OptInController):
-    """Copies each where its namespace, or a pod that it selects, asks for it."""
+    """Copies each NetworkPolicy that its namespace, or a pod that it selects, requests."""
 
     name = "followpolicies"
     kind = NETWORK_POLICIES
@@ -164,9 +164,9 @@ class NetworkPolicyController(OptInController):
         deps.unlabelled.on_turn(self._labels_turned)
 
     def selector(self, original: Object) -> Selector:
-        """Return the selector of its pods."""
+        """Return the policy's selector of pods."""
         found = selector(original.decode()["spec"].get("podSelector") or {})
-        # A policy may list as many values as fit into it: a set finds one in no time.
+        # A selector may list very many values; a set makes the lookup fast.
         return Selector(tuple(each._replace(values=frozenset(each.values)) for each in found.requirements))
 
     async def content(self, original: Object) -> Raw | None:

@@ -17,7 +17,7 @@ Compile = Callable[[Object], Selector | None]
 
 
 class _Counted:
-    """An original as its counts have it."""
+    """An original as included in the counts."""
 
     __slots__ = ("count", "selector", "version")
 
@@ -32,7 +32,7 @@ class _Counted:
 
 
 class Selections:
-    """Changes are recorded at once, and counted by `update`, which only one caller runs at a time."""
+    """Changes are recorded at once and counted by `update`, which must not run concurrently."""
 
     def __init__(self, compile_selector: Compile) -> None:
         self._compile = compile_selector
@@ -40,7 +40,7 @@ class Selections:
         """Asking pods by name."""
         self._asking: Counter[Facts] = Counter()
         self._moved: dict[Facts, None] = {}
-        """Labels that the first asking pod has got, or the last one has lost, since the last update."""
+        """Labels of which the first asking pod has appeared, or the last one has disappeared, since the last update."""
         self._stale: dict[str, Object | None] = {}
         """Originals that have changed since the last update; None for one that was deleted."""
         self._included: dict[Facts, Labels] = {}
@@ -55,11 +55,11 @@ class Selections:
 
     @property
     def empty(self) -> bool:
-        """Return whether there is nothing to remember."""
+        """Return whether nothing is recorded."""
         return not (self._pods or self._moved or self._stale or self._counted or self._changed)
 
     def pod(self, name: str, labels: Labels | None) -> bool:
-        """Record a pod that asks, with its labels, or None for one that does not. Returns True if that is news."""
+        """Record an asking pod with its labels, None if it does not ask. Return True if that is a change."""
         facts = frozenset(labels.items()) if labels is not None else None
         before = self._pods.pop(name, None)
         if facts is not None:

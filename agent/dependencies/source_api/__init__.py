@@ -1,4 +1,4 @@
-"""Delegates that talk to the API of their source."""
+"""Access of delegates to the source's API server."""
 
 from agent.dependencies.source_api.absent import NoSourceApi
 from agent.dependencies.source_api.controller import SourceApiController
