@@ -102,15 +102,12 @@ def _namespaces(agent: str) -> Raw:
 
 
 def _privileged(labels: str) -> str:
-    """Return CEL: the label `k` permits privileged pods in a namespace (Pod Security Admission)."""
+    """Return the policy that the agent only marks Secrets that Targets name, and renews tokens in kubeconfigs."""
     return f"k == '{_ENFORCE}' && {labels}[k] == 'privileged'"
 
 
 def _secrets(agent: str) -> Raw:
-    """Return the policy that the agent only marks Secrets that Targets name, and renews tokens in kubeconfigs.
-
-    The type of a Secret is immutable anyway.
-    """
+    """Return the policy that the agent only marks Secrets that Targets name, and renews tokens in kubeconfigs."""
     mark, finalizer = names.LABEL_TARGET_SECRET, names.FINALIZER_DRAIN
     whose = " of secret ' + request.namespace + '/' + oldObject.metadata.name + ': the agent of Flotilla changes"
     leave = ": have an administrator change the rest'"

@@ -83,7 +83,7 @@ class Inputs:
         return self._parts.keys()
 
     def is_served(self, peer: Key) -> bool:
-        """Return True if the limits leave room for a GatewayPeer."""
+        """Return True if a GatewayPeer fits into the limits."""
         return peer_entry(peer) in self._allocation.kept(peer[0])
 
     def warning(self, peer: str) -> str:
