@@ -108,7 +108,7 @@ POD_GROUP_ON_FAILURE = "group-on-failure"
 RESTART = "restart"
 POD_GROUP_ON_FAILURES = ("keep", RESTART)
 
-# Annotations and labels we write
+# Annotations and labels that Flotilla writes
 ANNOTATION_CREATED_BY = SHORT_PREFIX + "created-by"
 """Annotation of proxy pods and their chaperons: creator of the pod, for the audit log of the target."""
 ANNOTATION_MANIFEST = PREFIX + "sourcepod-manifest"

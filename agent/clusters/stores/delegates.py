@@ -45,7 +45,9 @@ class Delegates:
         return await _has_delegate(chaperon, self._list(target, chaperon["namespace"], fields=fields))
 
     async def is_made(self, target: Target, chaperon: Mapping[str, Any]) -> bool:
-        """Return True if a target has the delegate of a chaperon with these metadata. False if it shows us no pods."""
+        """Return True if a target has the delegate of a chaperon with these metadata, False without the right
+        to read pods.
+        """
         return await _has_delegate(chaperon, self._named(target, chaperon["namespace"], chaperon["name"]))
 
     async def _find(self, target: Target, pod: Object, departure: Departure | None) -> list[Object]:
@@ -75,7 +77,7 @@ class Delegates:
 
 
 async def _has_delegate(chaperon: Mapping[str, Any], pods: Awaitable[Iterable[Object]]) -> bool:
-    """Return True if a chaperon with these metadata controls one of the pods, False if the target shows us no pods."""
+    """Return True if a chaperon with these metadata controls one of the pods, False without the right to read pods."""
     try:
         found = await pods
     except Forbidden:

@@ -14,7 +14,7 @@ from agent.kube.store import Key, Object
 from agent.model.podstate import ENDED
 
 _LIMIT = 20_000
-"""Most entries: 8 MB, however many targets there are."""
+"""Most entries for all targets together: 8 MB."""
 
 _Way = tuple[Key, str]
 """Key of a target and UID of a proxy pod."""
@@ -71,7 +71,7 @@ class DeletedChaperons:
         self._found.pop(way, None)
 
     def forget(self, target: Key) -> None:
-        """Forget a target: under its name there may be another cluster from now on."""
+        """Forget a target: another cluster may get its name."""
         self._found = {way: departure for way, departure in self._found.items() if way[0] != target}
 
 

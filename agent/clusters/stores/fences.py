@@ -24,7 +24,9 @@ Bar = Literal["", "now", "ever"]
 
 
 class SentRenewals:
-    """Times of the last renewals, by virtual node and namespace. An earlier leader's count as sent when we started."""
+    """Times of the last renewals, by virtual node and namespace. An earlier leader's count as sent at this
+    process's start.
+    """
 
     def __init__(self) -> None:
         self._began = time.monotonic()

@@ -112,7 +112,7 @@ class Needs:
         return item.node in nodes and (item.kind, item.name) in self._names(pod, accounts=True)[0]
 
     def expect(self, pod: Key, target: Target) -> list[Item]:
-        """Return the items that a pod needs in a target, before its chaperon is created there."""
+        """Return the items that a pod needs in a target, before its chaperon is created."""
         if self._proxies.store.get(pod) is None:
             return []
         self._expected.setdefault(pod, set()).add(target.node_name)

@@ -113,7 +113,7 @@ class PeerWriter:
             try:
                 raw = await port.create_raw(GATEWAY_PEERS, wanted)
             except AlreadyExists:
-                # The existing peer lacks the label by which our watch selects it: a user has removed it.
+                # The existing peer lacks the label that the agent's watch selects: a user has removed it.
                 await port.delete(GATEWAY_PEERS, name, namespace)
                 raw = await port.create_raw(GATEWAY_PEERS, wanted)
         elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):

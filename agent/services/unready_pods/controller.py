@@ -1,17 +1,18 @@
 """Unready pods: proxy pods of a target that does not answer get no traffic, as pods of a silent node get none.
 
-kube-controller-manager/nodelifecycle sets Ready of pods on a silent node to False. Virtual nodes stay Ready, so that no
-pod is evicted from them; the agent sets the condition itself. If a silent target answers again and refuses the agent,
-the agent knows nothing about its pods, and restores the condition that they had before. The same holds for its
-endpoints in the EndpointSlices of other clusters.
+kube-controller-manager/nodelifecycle sets Ready of pods on a silent node to False. Virtual nodes stay Ready, so
+that no pod is evicted from them; the agent sets the condition itself. If a silent target answers again and
+refuses the agent, the agent knows nothing about its pods, and restores the condition that they had before. The
+same holds for its endpoints in the EndpointSlices of other clusters.
 
-A terminating proxy pod waits for a silent target, and so does its namespace if that is being deleted. The condition
-gives the reason, since the API server refuses new events in such a namespace.
+A terminating proxy pod waits for a silent target, and so does its namespace if that is being deleted. The
+condition gives the reason, since the API server refuses new events in such a namespace.
 
-Watches  states of targets, proxy pods, Services, all here.
-Writes   the condition Ready of proxy pods that native Services select or that are terminating, `endpoints_grace` after
-         the target went silent.
-Absent target: this is about nothing else. Once the target is back, feedback copies the condition of the delegate again.
+Watches  states of targets; proxy pods and Services in the source.
+Writes   the condition Ready of proxy pods that native Services select or that are terminating,
+         `endpoints_grace` after the target went silent.
+Absent target: this is about nothing else. Once the target is back, feedback copies the condition of the
+delegate again.
 """
 
 import contextlib
