@@ -84,7 +84,7 @@ class AddOnScores:
         return writing
 
     def _check_namespace(self, cluster: str) -> None:
-        """Raises CannotSay if the namespace is not that of the ManagedCluster. On a hub, the hub manages the
+        """Check that the namespace belongs to the ManagedCluster; raises CannotSay if not. A hub checks its own
         namespaces.
         """
         namespace = self._namespaces.get(("", cluster))

@@ -69,7 +69,7 @@ class FromCluster:
         self._slices = tuple(Informer(client, ENDPOINT_SLICES, labels=each) for each in labels)
         self._pods = Pods(client, self._pods_changed)
         self._pods_problem = ""
-        """Why pods could not be watched when the input file was last computed."""
+        """Reason why pods could not be watched when the input file was last computed; empty if they could."""
         self.inputs = Inputs(limit or limits(0), _served_in(path), self._contents)
         self._written = b""
         self._problem = ""

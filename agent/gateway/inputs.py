@@ -34,7 +34,7 @@ class Watched(NamedTuple):
 
     addresses: Addresses
     problem: str
-    """Why addresses may be out of date; empty if they are not."""
+    """Reason why addresses may be out of date; empty if they are current."""
 
 
 class _Read(NamedTuple):
@@ -57,7 +57,7 @@ class _Part(NamedTuple):
     foreign: int
     """Addresses of endpoints that belong to no pod of the namespace."""
     left_out: Mapping[Key, int]
-    """How many Services exceed the limits, by GatewayPeer."""
+    """Number of Services that exceed the limits, by GatewayPeer."""
 
 
 class Inputs:
@@ -102,7 +102,7 @@ class Inputs:
         return sum(part.foreign for part in self._parts.values())
 
     def price(self, namespace: str, pods: Watched) -> None:
-        """Note what a namespace needs now."""
+        """Record the present needs of a namespace."""
         found = self._objects(namespace, pods)
         self._allocation.update(namespace, found.priced.costs)
         if len(self._read) < _FEW:

@@ -261,7 +261,7 @@ def _listeners(peer: Peer) -> _Listeners:
 
 
 def check_pair(pair: Pair, gateway: Gateway) -> None:
-    """Raises InvalidGateway if the certificate does not belong to this gateway."""
+    """Check the certificate; raises InvalidGateway if it does not belong to this gateway."""
     try:
         fits = certificates.fits(pair)
     except (ValueError, TypeError) as error:

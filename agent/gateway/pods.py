@@ -53,7 +53,7 @@ class Pods:
 
     @property
     def problem(self) -> str:
-        """Why the addresses may be out of date; empty if they are not. Addresses of known pods stay."""
+        """Reason why the addresses may be out of date; empty if they are current. Addresses of known pods are kept."""
         return str(self.informer.error or "")
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:

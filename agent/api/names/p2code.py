@@ -22,7 +22,7 @@ APPLY_AS = "apply-as"
 """Service account of its namespace whose rights are used to apply its manifests (suffix)."""
 DEFAULT_ACCOUNT = "p2code"
 DISTRIBUTION = "distribution"
-"""How its bundles are sent to their clusters (suffix): one of DISTRIBUTIONS."""
+"""Annotation of a P2CodeSchedulingManifest (suffix): how its bundles reach their clusters; one of DISTRIBUTIONS."""
 ELECTED, WORKS = "elect", "works"
 DISTRIBUTIONS = (ELECTED, WORKS)
 ANNOTATION_APPLIED_KINDS = SHORT_PREFIX + "applied-kinds"

@@ -41,7 +41,7 @@ class _Wanted(NamedTuple):
 
 
 class _Unknown(NamedTuple):
-    """Why nothing is known of a place."""
+    """Error of listing a place, so that its objects are not known."""
 
     message: str
     passing: bool
@@ -122,7 +122,7 @@ class Applier:
         return left + [Remaining(place.kind.name, place.namespace, each["name"]) for place, each in later]
 
     async def there(self, of: Callable[[Place], bool]) -> set[tuple[str, str]]:
-        """Return namespace and name of the owner's objects in these places, as far as the account may read them."""
+        """Return namespace and name of the owner's objects in these places, if the account may read them."""
         found = await self._find(filter(of, await self._places()))
         return {(place.namespace, name) for place, objects in found.items() for name in _names(objects)}
 

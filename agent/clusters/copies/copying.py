@@ -72,7 +72,7 @@ class CopyController(Controller[Item]):
 
     @abstractmethod
     def shared(self, original: Object) -> bool:
-        """Return whether an original is to be copied at all; called for every one at every change."""
+        """Return whether an original must be copied; called for every original at every change."""
 
     @abstractmethod
     def wanted(self, original: Raw) -> Raw:

@@ -68,7 +68,7 @@ class AgentMonitor:
 
     @property
     def told(self) -> Object | None:
-        """Return the summary even if its report about nodes is flawed; None while it cannot be read at all."""
+        """Return the summary even if its report about nodes is flawed; None if it cannot be read."""
         summary = self._summary
         return summary if self._flaw is None or (summary is not None and is_readable(summary)) else None
 

@@ -58,7 +58,7 @@ def grace(record: Record, now: datetime, seconds: float) -> float:
 
 
 def silent_in(record: Record, now: datetime, seconds: float) -> float | None:
-    """Return the seconds until a target has given no answer for `seconds`; 0.0 if it has not, None if it answers."""
+    """Return the seconds until a target has been silent for `seconds`; 0.0 if it has already, None if it answers."""
     if record.unanswered_since is None:
         return None
     return max(0.0, seconds - (now - record.unanswered_since).total_seconds())

@@ -61,7 +61,7 @@ class TargetOutages:
         return life
 
     def hear(self, key: Key, moment: float) -> None:
-        """Record that the target's cluster gave a sign of life at a moment, by another way than probes."""
+        """Record that the target's cluster was observed alive at a moment by other means than probes."""
         self._lives[key] = self.of(key).heard(moment)
 
     def spare(self, since: float) -> None:

@@ -17,7 +17,7 @@ _KEPT = 10_000
 """Most requests without an answer that are remembered."""
 
 Listener = Callable[[Key, Key], None]
-"""Called with the keys of a target and a proxy pod."""
+"""Listener that receives the keys of a target and a proxy pod."""
 
 _Way = tuple[Key, str]
 """Key of a target and UID of a proxy pod."""

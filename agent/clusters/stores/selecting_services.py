@@ -22,7 +22,7 @@ class SelectingServices:
         self.informer = local.informer(SERVICES)
         self.informer.store.index(_SELECTOR, self._under)
         self._selectors: dict[Key, tuple[str, Selector]] = {}
-        """Version and selector of Services that have been asked for; the selector is empty if it selects no pods.
+        """Version and selector of Services that were looked up; the selector is empty if it selects no pods.
 
         The version shows whether the selector is current: a list changes the store before it calls subscribers.
         """

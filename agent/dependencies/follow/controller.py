@@ -1,10 +1,10 @@
 """Follow: copy the ConfigMaps and Secrets that proxy pods reference to the target before the delegate starts.
 
-Watches  proxy pods, namespaces and chaperons (objects needed by target); metadata of ConfigMaps and Secrets in
-         the source, and of their copies in targets.
+Watches  proxy pods, namespaces and chaperons (objects needed by target); metadata of ConfigMaps and Secrets in the
+  source, and of their copies in targets.
 Writes   the copies; Warning events on pods and originals that cannot be copied. Originals are never changed.
-         Copies in an absent target stay and are updated when it returns; no other target waits for it. A kind
-         that the source may not list in a target is not copied to it, and the pods that need it report so.
+Copies in an absent target stay and are updated when it returns; no other target waits for it. A kind that the source
+may not list in a target is not copied to it, and the pods that need it report so.
 """
 
 import asyncio

@@ -120,10 +120,10 @@ _LOOK_SECONDS = 10.0
 
 
 class AccountCopier(FollowCopier):
-    """Copies ServiceAccounts. An existing foreign account serves as well, unless the copy was asked for.
+    """Copies ServiceAccounts. A foreign account suffices, unless the user requested a copy.
 
-    In namespaces that elect by default, accounts are copied unasked. If the target's administrator has created the
-    account or refuses the kind, pods that find their account in the target run as before.
+    In namespaces that elect by default, accounts are copied without a request. If the target's administrator
+    has created the account or refuses the kind, pods that find their account in the target run as before.
     """
 
     def __init__(self, deps: Deps, needs: Needs) -> None:

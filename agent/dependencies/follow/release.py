@@ -1,11 +1,10 @@
-"""Release: remove finalizers of an Admiralty agent that ran in this cluster before from originals that are
-being deleted.
+"""Release: remove finalizers of a former Admiralty agent from originals that are being deleted.
 
 Watches  metadata of local ConfigMaps and Secrets; Targets and ClusterTargets.
-Writes   the finalizers of originals that are being deleted; deletes their copies in targets. Flotilla's copies
-         need no finalizers: the UID of the source's cluster identifies a copy without original, which is
-         deleted once its target is reachable. The finalizer of an unreachable target stays; one without a
-         target is removed. The finalizer of v0.10 represents all targets.
+Writes   the finalizers of originals that are being deleted; deletes their copies in targets.
+Flotilla's copies need no finalizers: the UID of the source's cluster identifies a copy without original, which is
+deleted once its target is reachable. The finalizer of an unreachable target stays; one without a target is removed. The
+finalizer of v0.10 represents all targets.
 """
 
 import contextlib

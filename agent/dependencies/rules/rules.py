@@ -70,7 +70,7 @@ def _any_of(accounts: Iterable[str]) -> Selector:
 
 
 class RoleController(_RightsRoom):
-    """Keys are a target's virtual node, namespace and name."""
+    """Reconciles the copy of one Role in one target."""
 
     name = "followroles"
     kind = ROLES
@@ -103,7 +103,7 @@ class RoleController(_RightsRoom):
 
 
 class RoleBindingController(_RightsRoom):
-    """Keys are a target's virtual node, namespace and name."""
+    """Reconciles the copy of one RoleBinding in one target."""
 
     name = "followbindings"
     kind = ROLE_BINDINGS

@@ -82,7 +82,7 @@ class Selections:
         self._stale[name] = obj
 
     def is_current(self, original: Object) -> bool:
-        """Return whether the result for an original is about this version of it."""
+        """Return whether the result for an original was computed from this version of it."""
         found = self._counted.get(original.name)
         return found is not None and found.version == original.version
 
@@ -97,7 +97,7 @@ class Selections:
         return found is not None and found.count > 0
 
     def changed(self) -> list[str]:
-        """Take the names of originals that have changed, or whose answer has, up to the last update."""
+        """Return and clear the names of originals that have changed, or whose result has, up to the last update."""
         found, self._changed = list(self._changed), {}
         return found
 

@@ -46,7 +46,7 @@ _AGAIN_SECONDS = 5.0
 
 
 class AC3NetworkController(Controller[Work]):
-    """Keys are those of MultiClusterNetworks, and of Services that are or were shared for them."""
+    """Reconciles one MultiClusterNetwork, or one Service that is or was shared for networks."""
 
     name = "ac3"
 
@@ -249,7 +249,7 @@ class AC3NetworkController(Controller[Work]):
             self.queue.add(("service", *service))
 
     def _service_changed(self, service: Object) -> Iterable[Work]:
-        """Called for every Service of this cluster, before and after every change."""
+        """Return the keys to requeue; called for every local Service, with its state before and after every change."""
         if service.key in self._owners or ANNOTATION_SHARED_FOR in service.annotations:
             yield ("service", *service.key)
         for network, named in self._named.items():

@@ -144,7 +144,7 @@ class EndpointsController(Controller[At]):
     ) -> tuple[list[float], list[KubeError]]:
         """Call all drivers, even if some fail; return the seconds until re-checks, and the errors.
 
-        Raises Unreachable: without a connection no other driver can succeed.
+        Raises Unreachable, since no other driver can succeed without a connection.
         """
         again, failed = list[float](), list[KubeError]()
         for driver in self._drivers:
@@ -201,7 +201,7 @@ class EndpointsController(Controller[At]):
                 yield (node, *linked)
 
     def _service_changed(self, service: Object) -> Iterable[At]:
-        """Called for every Service of this cluster, before and after every change."""
+        """Return the keys to requeue; called for every local Service, with its state before and after every change."""
         if self._sharing.concerns(service):
             self._check(service)
             # These keys are needed after the Service's deletion, too.

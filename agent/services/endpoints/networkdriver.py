@@ -220,7 +220,7 @@ class NetworkDriverController(Controller[Key]):
         return Words("True", "Allowed", "they are used with other targets where nothing else leads there")
 
     async def _served(self, port: Port) -> frozenset[str]:
-        """Return the API groups of a cluster, as far as drivers can use them."""
+        """Return the API groups of a cluster that matter to drivers."""
         asked_at, groups = self._groups.get(port, (0.0, frozenset()))
         now = time.monotonic()
         if not asked_at or now - asked_at > self._recheck:

@@ -1,6 +1,6 @@
-"""GatewayPeers: each represents, in one cluster, another cluster that its gateways call or let in.
+"""GatewayPeers: each represents, in one cluster, another cluster that its gateways call or admit.
 
-Watches  Services here, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (for the addresses of
+Watches  local Services, their EndpointSlices and copies in all clusters, Targets, ClusterSummaries (for addresses of
   gateways), ServiceLinks, and GatewayPeers that this cluster has written.
 Writes   GatewayPeers, one for each namespace, cluster and other cluster between which the driver is `gateway`; an event
   at the Target if an API server refuses one.

@@ -2,7 +2,7 @@
 
 Watches  local GatewayPeers, the slices of the gateways' Service, Services, and slices that this controller has created;
   those of shared Services once affinity asks for it.
-Writes   the status of GatewayPeers: local ports of their Services, conditions; EndpointSlices of the own gateways at
+Writes   the status of GatewayPeers: local ports of their Services, conditions; EndpointSlices of the local gateways at
   these ports; if enabled, a Service for each host of a headless Service.
 
 An endpoint is ready if a gateway reports that it listens and that the peer answers, unless affinity keeps callers in
@@ -199,7 +199,7 @@ class GatewaySlicesController(Controller[Key]):
         return ""
 
     def _pods(self) -> dict[str, list[Pod]]:
-        """Return the own gateway pods by address type, sorted."""
+        """Return the local gateway pods by address type, sorted."""
         found = dict[str, set[Pod]]()
         for slice in self._own.store:
             manifest = slice.decode()

@@ -22,7 +22,7 @@ class WithdrawnPeers:
         self._sharing = sharing
         self._seconds = seconds
         self._own = set[str]()
-        """UIDs of GatewayPeers that this agent has deleted or is about to."""
+        """UIDs of GatewayPeers that this agent has deleted or is deleting."""
         self._until: dict[tuple[At, str], float] = {}
 
     def deleting(self, uid: str) -> None:

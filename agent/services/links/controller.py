@@ -202,7 +202,7 @@ class ServiceLinksController(Controller[Key]):
         )
 
     def _service_changed(self, service: Object) -> Iterable[Key]:
-        """Called for every Service of this cluster, before and after every change."""
+        """Return the keys to requeue; called for every local Service, with its state before and after every change."""
         if self._sharing.concerns(service) or self._links.of(service.key):
             yield from self._with_original(service.key)
 

@@ -127,7 +127,7 @@ class ServiceTopology:
         return Offer(any=any(some), ready=count_ready(own, away))
 
     def why_not_ready(self, node: str) -> str:
-        """Return why an unconnected Target is not Ready. Raises NotYet if it is Ready: it is about to connect."""
+        """Return why an unconnected Target is not Ready. Raises NotYet if it is Ready, since it will connect soon."""
         obj = self._sharing.target_object(node)
         said = condition_of(obj.decode(), "Ready") if obj else None
         if said is None or said.get("status") == "True":

@@ -43,7 +43,9 @@ WAITS = (
     f" {names.SHORT_PREFIX}{lifecycle.LOST}=true, which certifies that nothing runs there any more"
 )
 _AGAIN_SECONDS = 10.0
-"""While a target is silent, pods may become bound to it or be deleted, or Services may begin to select them."""
+"""Seconds until a re-check: pods may be bound to a silent target or be deleted, or Services may begin to select
+them.
+"""
 
 
 class UnreadyPodsController(Controller[str]):
