@@ -4,9 +4,9 @@ They apply to pods that the agent creates. The agent itself refuses such a pod f
 policies cover a mistake of the agent, or a webhook that changes the pod's account. Their parameters are the
 Sources.
 
-A policy with parameters refuses nothing if it cannot be evaluated. Without its CRD, or before the API server
-has read the Sources, the API server fails before it evaluates match conditions, and would refuse the pods of
-all users.
+A policy with parameters refuses nothing if it cannot be evaluated. Without the CRD, or before it has read the
+Sources, the API server fails before it evaluates match conditions. A strict policy would then refuse the pods
+of all users.
 """
 
 from typing import Any, NamedTuple

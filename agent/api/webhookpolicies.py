@@ -26,7 +26,7 @@ def specs(agent: str, webhook: str) -> dict[str, Raw]:
 
 
 def _configurations(webhook: str) -> Raw:
-    """Return the policy that the webhook changes only caBundle: other rules or a URL would show it every object."""
+    """Return the policy that the webhook changes only caBundle: other rules would show it every object."""
     resources = [MUTATING_WEBHOOKS.plural, VALIDATING_WEBHOOKS.plural]
     before, after = "variables.before", "variables.after"
     entry = _equal_maps("was", "w", but="clientConfig")

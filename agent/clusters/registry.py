@@ -26,12 +26,12 @@ PORTION = 1 / 3
 
 
 class Targets:
-    """Connected targets by key.
+    """Connected targets by key. An exception of one listener is logged and does not affect the others.
 
-    Listeners: `on_attach` for a target that has been added and whose cluster's identity is confirmed (subscribe
-    to its informers then), `on_change` for every change of its state, `on_latency` when it becomes slow or
-    prompt again, `on_detach` before it is removed or replaced with new credentials, whether it was attached or
-    not. An exception of one listener is logged and does not affect the others.
+    - `on_attach`: a target was added and its cluster's identity is confirmed; subscribe to its informers then.
+    - `on_change`: its state has changed.
+    - `on_latency`: it has become slow or prompt again.
+    - `on_detach`: it is about to be removed or replaced with new credentials, whether it was attached or not.
     """
 
     def __init__(self, local: Cluster, clock: Clock, probing: Probing, supervisor: Supervisor) -> None:

@@ -68,7 +68,7 @@ CA_LIMIT, ADDRESS_LIMIT, ADDRESSES_LIMIT = 32768, 270, 16
 """Largest numbers of characters of a gateway CA and of an address, and largest number of addresses."""
 PEER_SERVICES_LIMIT = 5_000
 """Most Services in each list of a GatewayPeer. The largest object that etcd accepts (1.5 MiB) holds about 3,300
-Services that are both called and offered, so lists of earlier agents are shorter in practice."""
+Services that are both called and offered. So lists of earlier agents are shorter in practice."""
 
 _EXTERNAL = re.compile(r"external/[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _EXTERNAL_LIMIT = 100

@@ -1,8 +1,8 @@
 """Check whether a target's store is up to date again after its cluster could not be reached.
 
 When a connection returns, probes are answered before the watch has been resumed: until then the store is stale.
-It is up to date once the watch was reopened, or a list was read, after the cluster answered, and once it
-contains everything that the API server had at that moment.
+It is up to date once two conditions hold. The watch was reopened, or a list was read, after the cluster
+answered. The store contains everything that the API server had at that moment.
 """
 
 import asyncio

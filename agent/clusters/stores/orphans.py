@@ -35,7 +35,7 @@ class Census(msgspec.Struct, frozen=True):
 
 
 class Hold(NamedTuple):
-    """Orphans that are not deleted."""
+    """Orphans whose deletion is held back."""
 
     orphans: int
     chaperons: int

@@ -1,8 +1,8 @@
 """ServiceImports: merge the ServiceExports of a Service in all clusters (KEP-1645) and publish the result.
 
 Watches  ServiceExports, ServiceImports and Services in all clusters; namespaces and Sources in the source.
-Writes   in the source, a derived Service for each exported Service, which is shared as any other; in every
-         cluster with its copy, a ServiceImport; conditions of ServiceExports. Nothing if this cluster is only
+Writes   in the source: a derived Service for each exported Service, which is shared as any other; in every
+         cluster with its copy: a ServiceImport; conditions of ServiceExports. Nothing if this cluster is only
          the target of a source that may do so: two agents would overwrite each other's objects.
 Absent target: its last known exports count, and nothing is written to it. If they are not known because this
 agent has not read the target yet, all objects that they may contribute to stay unchanged.

@@ -41,8 +41,8 @@ class ServiceAndPods(msgspec.Struct, frozen=True):
 def decide(view: ServiceAndPods) -> Raw:
     """Return the Service with the wanted marks and selector.
 
-    A switched selector stays, whatever the endpoints are, as long as it selects no other pods and its driver
-    does not limit it to the delegates of its own cluster.
+    A switched selector stays, whatever the endpoints are. Exceptions: it selects other pods, or its driver
+    would limit it to the delegates of its own cluster.
 
     :raises InvalidService, InvalidPattern: if its annotations cannot be read
     """
