@@ -111,8 +111,8 @@ class FromCluster:
         if self._pods.problem != self._pods_problem:
             self._changed |= set(inputs.namespaces)
         changed, self._changed = self._changed, set()
-        if not changed:
-            return
+        if not changed and self._written:
+            return  # Without any GatewayPeer, Envoy needs its files, too.
         self._pods_problem = self._pods.problem
         pods = Watched(self._pods.addresses, self._pods.problem)
         for namespace in sorted(changed):

@@ -166,6 +166,11 @@ async def test_a_gateway_that_cannot_watch_pods_keeps_calling_those_it_has_seen_
         assert "gateways cannot watch pods (pods is forbidden)" in found.inputs.warning("shop/eu")
 
 
+async def test_a_gateway_without_peers_has_an_input_file_as_well(tmp_path: Path) -> None:
+    async with unconnected(tmp_path) as found:
+        assert await told(found, tmp_path) == gatewaypeer.Gateway("own")
+
+
 async def test_a_gateway_that_restarts_goes_on_serving_what_its_input_file_has(tmp_path: Path) -> None:
     async def serving(found: FromCluster) -> list[str]:
         (peer,) = (await told(found, tmp_path)).peers
