@@ -1,4 +1,4 @@
-"""How much of a limited resource each peer holds, so that the peer with the most loses some first.
+"""Shares of a limited resource that peers hold, so that the peer with the most loses some first.
 
 A peer is an IP address: a peer with little is served however much another peer takes.
 """

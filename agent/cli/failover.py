@@ -41,7 +41,7 @@ def failover(
     would find no room. Nothing is changed.
 
     Pods that must not run twice, and those whose failover-after is never, stay: for these a person has to certify
-    that nothing of the target runs any more, by multicluster/lost on the Target.
+    that nothing of the target still runs, by multicluster/lost on the Target.
     """
 
     if now and dry_run:

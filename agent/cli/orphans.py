@@ -39,7 +39,7 @@ def orphans(
     kubeconfig: Kubeconfig = "",
     context: Context = "",
 ) -> None:
-    """Show what other clusters have in this one that give no sign of life (any more); --delete takes it away.
+    """Show what other clusters have in this one that are silent, or have never been heard of; --delete takes it away.
 
     Run it in a target. Sources whose agents are Admiralty's are not seen: what they make does not say whose it is.
     """

@@ -32,7 +32,7 @@ class Task(Protocol):
 
 
 class Progress(Protocol):
-    """Where steps are shown; a context manager."""
+    """Display of steps; a context manager."""
 
     def task(self, title: str) -> Task:
         """Begin a step."""
@@ -125,7 +125,7 @@ class Silent:
         """Nothing to end."""
 
     def task(self, title: str) -> Task:
-        """Begin a step that nobody sees."""
+        """Begin a step without a display."""
         return self
 
     def tick(self) -> None:

@@ -44,7 +44,7 @@ class HandoverStage(Enum):
     DRAIN = auto()
     """New connections no longer need them; open connections may still use them."""
     REMOVE = auto()
-    """It is deleted."""
+    """State of an object that has to be deleted."""
 
 
 class Handover:

@@ -1,1 +1,1 @@
-"""What we believe about pods, nodes and clusters: pure and synchronous, raw dicts in, raw dicts out, no I/O."""
+"""Rules about pods, nodes and clusters: pure and synchronous, raw dicts in, raw dicts out, no I/O."""

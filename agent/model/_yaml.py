@@ -190,7 +190,7 @@ _KINDS: dict[type, str] = {int: "int", float: "float", bool: "bool", type(None):
 
 
 def _plain(event: Any, text: str) -> Any:
-    """What text without quotes means."""
+    """Value of a text without quotes."""
     if text in _WORDS:
         return _WORDS[text]
     if text[0] not in "-+.0123456789" or len(text) > _LONGEST_NUMBER:

@@ -22,7 +22,7 @@ LIMIT = 256 * 1024
 YAML_LIMIT = 64 * 1024
 """Maximum length of a YAML document in characters; parsing takes a millisecond for each KiB."""
 PURE_YAML_LIMIT = 4 * 1024
-"""The same limit for PyYAML without libyaml, which is twenty times as slow."""
+"""Limit for PyYAML without libyaml, which is twenty times as slow."""
 
 
 def read(text: str, limit: int = LIMIT) -> Any:

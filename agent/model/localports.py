@@ -100,9 +100,9 @@ def allot(
 
 class _Quota(NamedTuple):
     ports: int
-    """How many numbers may be added."""
+    """Number of port numbers that may be added."""
     weights: int
-    """How many of them may be second and further local ports of a port."""
+    """Number of them that may be second and further local ports of a port."""
     reason: str
 
 

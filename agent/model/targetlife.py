@@ -26,9 +26,9 @@ class Sight(StrEnum):
     UNKNOWN = "unknown"
     """No connection exists yet, or its kubeconfig is invalid, so that the target's state is unknown."""
     SILENT = "silent"
-    """It does not answer, or only with server errors."""
+    """State of a target that does not answer, or only with server errors."""
     ANSWERS = "answers"
-    """It answers, but its cached objects are not reliable yet, or it denies access."""
+    """State of a target that answers, but its cached objects are not reliable yet, or it denies access."""
     READY = "ready"
 
 
@@ -47,7 +47,7 @@ class Terms(msgspec.Struct, frozen=True):
     failover_after: float = 300.0
     """Infinite for never."""
     stable_after: float = 60.0
-    """How long a lost target has to be ready before it receives new pods; doubled with each further outage."""
+    """Seconds that a lost target has to be ready before it receives new pods; doubled with each further outage."""
 
 
 @dataclass(frozen=True)

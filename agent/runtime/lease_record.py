@@ -72,9 +72,9 @@ class LeaseRecord:
         return Renewals(Moment(-math.inf, self._clock.now()))
 
     async def _renew(self) -> bool:
-        """One request where nobody else has changed the lease since; an API server may take seconds for each.
+        """Renew by one request, if no other client has changed the lease: an API server may take seconds for each.
 
-        Not once time has gone by that we know nothing of, as when a machine is resumed: that is noted as an absence.
+        If the last renewal is too old, as after a machine was suspended, return False: the absence has to be recorded.
         """
         base = self.renewals.tip
         if not base.startswith(mark(self._identity, "")) or not self.is_fresh(self.renewals.latest):

@@ -32,7 +32,7 @@ FAILING = "PodsFailing"
 """Reason for a target that accepts chaperons but in which no pods can be created for them."""
 
 _ANSWER_SECONDS = 10.0
-"""How long to wait for the target's agent to answer; a running agent answers within moments."""
+"""Seconds to wait for the target's agent to answer; a running agent answers within moments."""
 _PLACED_SECONDS = 5.0
 """Seconds until the next check of a delegate that has a node which its chaperon's status does not show yet."""
 

@@ -30,7 +30,7 @@ class Delegates:
 
 @dataclass(frozen=True, kw_only=True)
 class Followers:
-    """What follows pods."""
+    """Objects that follow pods."""
 
     follow_wait: float = flag(
         DURATION, "5s", "how long a pod waits at most for what it needs to be copied to its target"

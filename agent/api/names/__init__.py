@@ -61,7 +61,7 @@ ENABLED_VALUE = "enabled"
 ELECT_BY_DEFAULT = "elect-by-default"
 """Annotation of a namespace (suffix): `true` elects its pods without an annotation of their own."""
 LABEL_ELECT_BY_DEFAULT = SHORT_PREFIX + ELECT_BY_DEFAULT
-"""That annotation as a label, for namespace selectors. The agent derives the label from the annotation."""
+"""The annotation above as a label, for namespace selectors. The agent derives the label from the annotation."""
 
 # Annotations users set on pods (suffixes: each is accepted under both prefixes)
 ELECT = "elect"

@@ -5,7 +5,7 @@ from agent.api.names.prefixes import SHORT_PREFIX
 RETIRE = "retire"
 """Annotation of a Target (suffix): `true` empties the target and sends no more pods to it."""
 LOST = "lost"
-"""Annotation of a Target (suffix): `true` is a user's declaration that none of its pods run any more."""
+"""Annotation of a Target (suffix): `true` is a user's declaration that none of its pods still runs."""
 FAILOVER_AFTER = "failover-after"
 """Annotation of a Target, pod, owner or namespace (suffix): time for which a target that does not answer keeps
 its pods."""

@@ -19,7 +19,7 @@ class State(StrEnum):
 
     ALIVE = "alive"
     SILENT = "silent"
-    """It has sent heartbeats, but none recently."""
+    """State of a cluster that has sent heartbeats, but none recently."""
     NO_SIGN = "no sign"
     """No heartbeat exists: the source's or the local agent is too old for them, or the source no longer exists."""
     HERE = "this cluster"

@@ -19,7 +19,7 @@ NO_PATH = "NoPath"
 POLICIES_STAY = "PoliciesStay"
 _UNTOLD = "Untold"
 PATIENCE = timedelta(seconds=30)
-"""How long to wait for a link that is not ready yet."""
+"""Seconds to wait for a link that is not ready yet."""
 _SHOWN = 3
 
 

@@ -12,7 +12,7 @@ Cause = Literal["", "Lost", "Retire", "Targets", "Placement", "FailBack"]
 """Reason why a pod should leave its target; empty if it is well placed."""
 
 MoveMode = Literal["surge", "evict", "stay"]
-"""How an owner's pods move: replacement first, eviction, or not at all."""
+"""Way in which an owner's pods move: replacement first, eviction, or not at all."""
 
 
 _STEP_SECONDS = 10

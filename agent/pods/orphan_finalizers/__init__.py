@@ -1,4 +1,4 @@
-"""Free proxy pods from finalizers of targets that are no more."""
+"""Free proxy pods from finalizers of deleted targets."""
 
 from agent.pods.orphan_finalizers.controller import OrphanFinalizersController
 

@@ -1,4 +1,4 @@
-"""Which finalizers of a proxy pod nobody will ever remove. Pure."""
+"""Find finalizers of a proxy pod that no agent will remove. Pure."""
 
 from collections.abc import Iterable, Mapping
 
@@ -31,7 +31,7 @@ class Removal(msgspec.Struct, frozen=True):
 def decide(finalizers: Iterable[str], known: Mapping[str, Known], *, needs_old: bool = False) -> Removal:
     """Finalizers with Admiralty's prefix that belong to no target.
 
-    The one that v0.10 put on every pod, for all targets together, is among them once it is not needed any more.
+    The one that v0.10 put on every pod, for all targets together, is among them once it is no longer needed.
     """
     remove = []
     again = None

@@ -32,8 +32,7 @@ _FROM, _TO = CLUSTERS[2], CLUSTERS[1]
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 _WRITES = 24.0
 """Most writes per moved pod: a pod's usual life (9), annotations of both pods and their copies on delegates
-(8), the last status of the old pod (1), and slices and summaries of all clusters, which change with every pod
-(5).
+(8), the last status of the old pod (1). Slices and summaries of all clusters change with every pod (5).
 """
 
 
