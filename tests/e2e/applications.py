@@ -1,4 +1,4 @@
-"""P2CODE's applications on a fleet: what the source has to serve and to grant for them, and what becomes of one."""
+"""P2CODE applications on a fleet: CRDs and rights that the source needs, and the state of an application."""
 
 import asyncio
 import contextlib
@@ -38,18 +38,18 @@ CLAIM = "p2code.filter.k8sdistribution"
 DISTRIBUTIONS = {"us": "kubernetes", "eu": "openshift"}
 REPLICAS = {"httpd": 2, "nginx": 2, "hello-frontend": 1, "hello-backend": 3}
 HOMES = {"httpd": "us", "nginx": "eu", "hello-frontend": "us", "hello-backend": "eu"}
-"""Of the workloads of the example."""
+"""Expected cluster of each workload in the example."""
 
 
 def article() -> Raw:
-    """What the article about P2CODE shows."""
+    """Return the example application of the article about P2CODE."""
     psm: Raw = yaml.safe_load(EXAMPLE.read_text())
     return psm
 
 
 @contextlib.asynccontextmanager
 async def served(fleet: Fleet) -> AsyncIterator[None]:
-    """The source serves the kinds, and each target claims a distribution."""
+    """Install the CRDs in the source, and a cluster claim for the distribution in each target."""
     await install(fleet.source)
     await apply(fleet.source, CRDS, *p2code_crds())
     await asyncio.gather(*(_claim(fleet, cluster, value) for cluster, value in DISTRIBUTIONS.items()))
@@ -72,7 +72,8 @@ async def _serves(client: Client) -> bool:
 
 
 async def grant(fleet: Fleet, namespace: str, cluster_set: str) -> None:
-    """A set is bound to a namespace, and its account is there, which may edit what is in it."""
+    """Bind a cluster set to a namespace, and create its service account with the role `edit`, which the agent
+    may impersonate."""
     source = fleet.source
     binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, cluster_set, namespace, spec={"clusterSet": cluster_set})
     await source.create(MANAGED_CLUSTER_SET_BINDINGS, binding, namespace)
@@ -90,12 +91,12 @@ async def grant(fleet: Fleet, namespace: str, cluster_set: str) -> None:
 
 
 def account(namespace: str) -> Raw:
-    """By whose rights applications of a namespace are applied."""
+    """The service account whose rights are used to apply a namespace's applications."""
     return {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": namespace}
 
 
 async def claimed(fleet: Fleet, namespace: str) -> None:
-    """Wait until ManagedClusters have the claims."""
+    """Wait until the ManagedClusters have the cluster claims."""
 
     async def probe() -> bool:
         found = {
@@ -108,7 +109,7 @@ async def claimed(fleet: Fleet, namespace: str) -> None:
 
 
 async def where(fleet: Fleet, namespace: str) -> dict[str, set[str]]:
-    """The clusters that pods of each application are in."""
+    """Return the clusters of each app's delegates."""
     found: dict[str, set[str]] = {}
     delegates = await fleet.delegates(namespace)
     for proxy in await fleet.source.list(PODS, namespace):
@@ -119,7 +120,7 @@ async def where(fleet: Fleet, namespace: str) -> dict[str, set[str]]:
 
 
 async def become(fleet: Fleet, namespace: str, state: str, **decisions: str) -> Raw:
-    """Wait until the application `example` is in a state, with these decisions; it."""
+    """Wait until the application `example` has a state and these decisions; return it."""
 
     async def probe() -> Raw | None:
         psm = await fleet.source.get(SCHEDULING_MANIFESTS, "example", namespace)
@@ -131,7 +132,7 @@ async def become(fleet: Fleet, namespace: str, state: str, **decisions: str) -> 
 
 
 async def ready(fleet: Fleet, namespace: str, replicas: Mapping[str, int], *, seconds: float = 60.0) -> None:
-    """Wait until the application says that its pods are ready."""
+    """Wait until the application's WorkloadsReady condition reports all pods as ready."""
     want = f"ready: {', '.join(f'{app} {count} of {count}' for app, count in replicas.items())}"
 
     async def probe() -> bool:
@@ -142,12 +143,12 @@ async def ready(fleet: Fleet, namespace: str, replicas: Mapping[str, int], *, se
 
 
 def conditions(psm: Raw, kind: str) -> Mapping[str, Any]:
-    """What an application is told, of a type."""
+    """Return a condition of an application by type; {} if there is none."""
     return find_condition((psm.get("status") or {}).get("conditions"), kind) or {}
 
 
 async def uids(fleet: Fleet, namespace: str, apps: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
-    """UIDs of the proxy pods of each app, with those of their delegates."""
+    """Return the UIDs of each app's proxy pods, paired with those of their delegates."""
     delegates = await fleet.delegates(namespace)
     found: dict[str, set[tuple[str, str]]] = {app: set() for app in apps}
     for proxy in await fleet.pods(namespace):

@@ -1,6 +1,7 @@
-"""What a hostile source, a hostile target with a real API server, and a user of the source do over and over.
+"""Attacks that repeat: by a hostile source, by a hostile target with a real API server, and by a user of the
+source.
 
-Bodies are made once, so that most of what an attack costs is not on the side of the attackers.
+Request bodies are built once, so that the attackers need little CPU.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ SEXAGESIMAL = "a: " + ":".join(["1"] * 32_000)
 LAUGHING = "\n".join(["a0: &a0 [lol]", *(f"a{n + 1}: &a{n + 1} [{', '.join([f'*a{n}'] * 9)}]" for n in range(6))])
 DELEGATES = 4
 MINE = {"example.com/mine": "x" * (20 * 1024)}
-"""The proxy pod has it twice, for it is in the manifest, too."""
+"""Counts twice in the proxy pod, since its manifest annotation contains it, too."""
 ANNOTATIONS = [{f"example.com/{name}": letter * (75 * 1024) for name in "abc"} for letter in "xy"]
 EXPECTED = {
     "wrong types: Invalid",
@@ -43,13 +44,13 @@ EXPECTED = {
     "kubeconfigs: done",
     "annotations: done",
 }
-"""What they come to, as `told` has it."""
+"""Outcome of each attack, as in `told`."""
 
 
 class Attacks:
-    """All of them, in a namespace that is theirs: `source` is a token of eu in us, eu itself a target of cd.
+    """All attacks, in a namespace of their own. `source` uses a token of eu in us; eu is also a target of cd.
 
-    `told` counts what was answered: each kind of attack with `done`, or the error.
+    `told` counts outcomes by attack: `done`, or the error's name.
     """
 
     def __init__(self, fleet: Fleet, namespace: str, source: Client) -> None:
@@ -66,7 +67,7 @@ class Attacks:
     @classmethod
     @contextlib.asynccontextmanager
     async def ready(cls, fleet: Fleet, namespace: str) -> AsyncIterator["Attacks"]:
-        """With what they need in place; takes away what is left of it in the end."""
+        """Prepare the attacks, and remove their objects at the end."""
         path = fleet.sandbox.directory / f"{namespace}.kubeconfig"
         path.write_text(await fleet.kubeconfig(namespace, "us", "eu"))
         source = connect(path, name="us")
@@ -80,7 +81,7 @@ class Attacks:
 
     @contextlib.asynccontextmanager
     async def under_way(self) -> AsyncIterator[None]:
-        """All at once, each at its own pace in seconds."""
+        """Run all attacks concurrently, each at its own interval in seconds."""
         acts: tuple[tuple[str, float, Act], ...] = (
             ("wrong types", 0.5, self._wrong_types),
             ("deep", 5.0, self._deep),
@@ -102,7 +103,7 @@ class Attacks:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def too_large(self) -> bool:
-        """Whether some pod says that annotations of its delegate do not fit."""
+        """Check that a pod's condition reports annotations of the delegate that do not fit."""
         pods = await self._fleet.pods(self._namespace, "mine")
         return any(condition(pod, "multicluster/AnnotationsHome") for pod in pods)
 
@@ -180,7 +181,7 @@ class Attacks:
         us = self._fleet.clients["us"]
 
         async def none_left() -> bool:
-            # Too deep for us to read, and so is every list with it.
+            # List requests fail as well: agents' JSON decoders reject an object of this depth.
             with contextlib.suppress(NotFound):
                 await us.session.request("DELETE", CHAPERONS.path(self._namespace, "deep"))
             left = await us.list(CHAPERONS, self._namespace)

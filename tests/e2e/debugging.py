@@ -1,4 +1,4 @@
-"""kubectl against the source of a fleet with real nodes, and the pod that it debugs."""
+"""kubectl for the source of a fleet with real nodes, and a pod to debug."""
 
 import asyncio
 import contextlib
@@ -35,11 +35,11 @@ exec sleep 100000
 """
 USED_MIB = 24
 USES = f"dd if=/dev/zero of=/dev/shm/used bs=1M count={USED_MIB} 2>/dev/null"
-"""Memory that a container really has."""
+"""Allocate real memory in a container."""
 RESTARTED = 'if [ -e /data/once ]; then exec sleep 100000; fi; touch /data/once; echo "the first time"; exit 1'
 
 _SECOND = "second-"
-"""What a second replica is called, before its random part."""
+"""Identity prefix of a second agent replica; a random part follows."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class Kubectl:
     kubeconfig: Path
     namespace: str
     variables: tuple[tuple[str, str], ...] = ()
-    """Of its environment."""
+    """Extra environment variables."""
 
     def command(self, *arguments: str) -> tuple[str, ...]:
         return (self.program, f"--kubeconfig={self.kubeconfig}", f"--namespace={self.namespace}", *arguments)
@@ -62,7 +62,7 @@ class Kubectl:
         return await asyncio.create_subprocess_exec(*self.command(*arguments), **options)
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-        """Exit code, output and errors."""
+        """Run kubectl and return its exit code, output and errors."""
         process = await self.start(*arguments)
         output, errors = await process.communicate(stdin)
         return process.returncode or 0, output.decode(), errors.decode()
@@ -74,7 +74,8 @@ class Kubectl:
 
 
 def another_kubectl(known: str) -> str | None:
-    """The machine's own: of Kubernetes 1.32, if there are several beside one that chooses; None where there is none."""
+    """Return the machine's own kubectl if it differs from `known`, else None. Prefers version 1.32 next to a
+    version switcher."""
     found = shutil.which("kubectl")
     if found is None or os.path.samefile(found, known):
         return None
@@ -112,11 +113,12 @@ async def is_ready(fleet: Fleet, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def terminal(kubectl: Kubectl, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """kubectl at a terminal whose window changes its size, of which whatever it runs learns; `sh` has to be that."""
+    """Run kubectl in a terminal whose window changes its size. The shell `sh` in it has to notice each change."""
     ours, theirs = pty.openpty()
     try:
         resize(ours, 30, 90)
-        # Its own session, so that the terminal is its own and tells it of a new size.
+        # A session of its own makes this its controlling terminal, so that the kernel signals size changes
+        # (SIGWINCH).
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
         process = await kubectl.start(*arguments, **streams, preexec_fn=own_terminal)
         os.close(theirs)
@@ -183,7 +185,7 @@ LINE = "x" * 1023
 
 
 def chatty(size: int) -> Raw:
-    """A pod that says so many bytes, a multiple of 1 KiB, and ends."""
+    """Return a pod that writes `size` bytes, a multiple of 1 KiB, to its log and completes."""
     container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never"}
     script = f"yes {LINE} | head -c {size}"
     return {
@@ -193,17 +195,17 @@ def chatty(size: int) -> Raw:
 
 
 def resident(pid: int) -> int:
-    """Bytes of memory that a process has."""
+    """Return the resident memory of a process in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def command_line(pid: int | None) -> list[str]:
-    """With which a process was started."""
+    """Return the command line of a process."""
     return Path(f"/proc/{pid}/cmdline").read_text().rstrip("\0").split("\0")
 
 
 async def second_leads(fleet: Fleet, cluster: str) -> bool:
-    """Whether the lease is of a replica that `another_agent` has started, be it gone or not."""
+    """Check that a replica started by `another_agent` holds the lease, even if it has been killed."""
     return (await _lease(fleet, cluster)).get("holderIdentity", "").startswith(_SECOND)
 
 
@@ -213,7 +215,7 @@ async def _lease(fleet: Fleet, cluster: str) -> Raw:
 
 
 async def _first_leads(fleet: Fleet, cluster: str) -> None:
-    """Wait for it: leases outlive replicas that were killed."""
+    """Wait until the first replica leads: the lease of a killed replica has to expire first."""
     began = datetime.now(UTC)
 
     async def probe() -> bool:
@@ -226,9 +228,10 @@ async def _first_leads(fleet: Fleet, cluster: str) -> None:
 
 @contextlib.asynccontextmanager
 async def another_agent(fleet: Fleet, cluster: str) -> AsyncIterator[str]:
-    """A second replica of a cluster's agent, with an address of its own as another pod would have; yields the address.
+    """Run a second replica of a cluster's agent with its own IP address, like another pod, and yield the
+    address.
 
-    The first one leads in the beginning. It is started again at the end, should it have been killed, and takes over.
+    The first replica leads at the beginning. At the end it is restarted if it was killed, and takes over.
     """
     each = fleet.sandbox[cluster]
     plan, first = each.runner.cluster, each.pid("agent")

@@ -1,4 +1,4 @@
-"""A fleet: source and targets with agents, what a test asks of it, and what it says when something never comes true."""
+"""A fleet: source and targets with agents, helpers for tests, and a report if a condition never becomes true."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,8 @@ PATIENCE_SECONDS = 60.0
 
 
 class Fleet:
-    """`clients` has one with all rights for each cluster; `source` is the first; agents are in the namespace `home`."""
+    """A sandbox with a client per cluster that has all rights. `source` is the first cluster's client; agents
+    run in the namespace `home`."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.sandbox = sandbox
@@ -68,24 +69,24 @@ class Fleet:
         self._reuse = Reuse(self.clients)
         self._leaving: list[tuple[str, str]] = []
         self._seen_gone = 0
-        """How many of these namespaces were gone when somebody looked."""
+        """Number of these namespaces whose deletion has been confirmed."""
 
     async def close(self) -> None:
-        """End all connections."""
+        """Close all connections."""
         for client in self.clients.values():
             await client.session.close()
 
     async def until(
         self, what: str, probe: Callable[[], Awaitable[T]], *, about: str = "", seconds: float = PATIENCE_SECONDS
     ) -> T:
-        """What the probe gives as soon as it is true. `about` is a namespace to describe if that never happens."""
+        """Return the probe's result as soon as it is true. On timeout, report on the namespace `about`."""
         try:
             return await until(probe, seconds, what=what, forgiven=KubeError)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{await report(self, about)}") from error
 
     async def gone(self, kind: Kind, name: str, namespace: str | None = None, *, source: str = "") -> None:
-        """Wait until an object does not exist any more."""
+        """Wait until an object no longer exists."""
         client = self.clients[source] if source else self.source
         read = functools.partial(client.get, kind, name, namespace)
         try:
@@ -97,10 +98,10 @@ class Fleet:
     async def namespace(
         self, targets: Sequence[str] = ("us", "eu"), *, source: str = "", name: str = "", enabled: bool = True
     ) -> AsyncIterator[str]:
-        """A namespace in every cluster, whose pods may be elected and run in some targets.
+        """Provide a namespace in every cluster, whose elected pods may run in `targets`.
 
-        Where the test leaves it as it was, another one gets it; else it is deleted with whatever is in it, and
-        `all_gone` sees to it that nothing is left.
+        If the test leaves it unchanged, a later test reuses it. Otherwise it is deleted with its objects, and
+        `all_gone` checks that nothing is left.
         """
         key = Key(source or self.names[0], tuple(targets), enabled)
         again = "" if name else await self._again(key)
@@ -117,7 +118,7 @@ class Fleet:
             await self._leave_rejected()
 
     async def _again(self, key: Key) -> str:
-        """A namespace that another test has left as it was, if there is any, else empty."""
+        """Return a namespace that another test has left unchanged; empty if there is none."""
         name = await self._reuse.take(key)
         await self._leave_rejected()
         if name:
@@ -130,13 +131,13 @@ class Fleet:
             await self.leave(*self._reuse.rejected.pop())
 
     async def _make(self, name: str, key: Key) -> None:
-        """A namespace in every cluster, with its Targets."""
+        """Create a namespace in every cluster, with its Targets."""
         homes = (self._home(name, cluster, enabled=key.enabled and cluster == key.source) for cluster in self.clients)
         await asyncio.gather(*homes)
         await asyncio.gather(*(self.join(name, target, source=key.source) for target in key.targets))
 
     async def _home(self, name: str, cluster: str, *, enabled: bool) -> None:
-        """A namespace of a cluster, ready for pods."""
+        """Create a namespace in a cluster and wait until it accepts pods."""
         client = self.clients[cluster]
         with contextlib.suppress(KubeError):
             await client.create(NAMESPACES, manifests.namespace(name, enabled=enabled))
@@ -144,10 +145,10 @@ class Fleet:
         await self.until(f"{cluster} is ready for pods", probe)
 
     async def leave(self, namespace: str, source: str) -> None:
-        """Delete a namespace of a source, which `all_gone` waits for.
+        """Delete a namespace of a source; `all_gone` waits for its end.
 
-        Its pods and Targets go at once, not when its controller comes to them 5 s later: until then they are gone, so
-        that it goes through all kinds once and not twice, and no agent has looked after Targets that nobody needs.
+        Its pods and Targets are deleted right away, not by the namespace controller 5 s later. That controller
+        then finds them deleted and needs one pass instead of two, and agents do not reconcile unused Targets.
         """
         client = self.clients[source]
         with contextlib.suppress(NotFound):
@@ -157,13 +158,13 @@ class Fleet:
         self._leaving.append((source, namespace))
 
     async def all_gone(self) -> None:
-        """Wait until every namespace that tests have left behind is gone, and no cluster has anything of it."""
+        """Wait until every namespace that tests have left is deleted, and no cluster has objects of it."""
         for name, source in self._reuse.empty():
             await self.leave(name, source)
         await self.nothing_left()
 
     async def nothing_left(self) -> None:
-        """The same, but what another test may have stays, and has nothing in it."""
+        """Wait like `all_gone`, but keep namespaces that other tests may reuse, which have to be empty."""
         overlooked = await self._reuse.overlooked()
         assert not overlooked, f"tests/e2e/reuse.py does not look for these kinds: {overlooked}"
         for source, name in self._leaving[self._seen_gone :]:
@@ -173,7 +174,7 @@ class Fleet:
         left: list[tuple[str, str]] = []
 
         async def nothing() -> bool:
-            # Of all of them at once: each would cost a dozen requests, every time.
+            # List all namespaces at once: one by one, each would cost a dozen requests per attempt.
             left[:] = [each for each in await self._objects() if each[0] in names]
             return not left
 
@@ -183,7 +184,8 @@ class Fleet:
             raise AssertionError(f"{error}\n{left}\n{await report(self, left[0][0] if left else '')}") from error
 
     async def _objects(self) -> list[tuple[str, str]]:
-        """Proxy pods and what our agents have made in all clusters: the namespace, and the object with its cluster."""
+        """List proxy pods and objects created by agents in all clusters, as (namespace, object with its
+        cluster)."""
         found = []
         for cluster, client in self.clients.items():
             for each in (*await client.list(PODS), *await client.list(CHAPERONS)):
@@ -210,7 +212,8 @@ class Fleet:
         name: str = "",
         weight: int = 0,
     ) -> None:
-        """Make `target` a Target of a namespace, by another `server` than its own where one is given; wait for it."""
+        """Create a Target for a namespace and wait until it is ready. `server`, if given, replaces the target's
+        own address."""
         source = source or self.names[0]
         name = name or target
         text = await self.kubeconfig(namespace, target, source, server=server, authority=authority)
@@ -224,7 +227,7 @@ class Fleet:
     async def kubeconfig(
         self, namespace: str, target: str, source: str = "", *, server: str = "", authority: bytes = b""
     ) -> str:
-        """A kubeconfig by which the source may run pods of a namespace in a target."""
+        """Return a kubeconfig that allows the source to run pods of a namespace in a target."""
         source = source or self.names[0]
         client = self.clients[target]
         await apply(client, SOURCES, manifests.ours("Source", source, namespace, {"serviceAccountName": source}))
@@ -235,7 +238,8 @@ class Fleet:
         return kubeconfig.render(target, server or cluster.server, authority or own, token=token)
 
     async def join_everywhere(self, home: str, target: str, name: str) -> None:
-        """Make `target` a ClusterTarget by a ClusterSource; its Secret and its service account are in `home`."""
+        """Create a ClusterTarget and its ClusterSource. Their Secret and service account are in the namespace
+        `home`."""
         client, account = self.clients[target], {"name": name, "namespace": home}
         await apply(client, CLUSTER_SOURCES, manifests.ours("ClusterSource", name, None, {"serviceAccount": account}))
         token = await self.until("the ClusterSource's account", lambda: token_of(client, name, home), about=home)
@@ -247,7 +251,8 @@ class Fleet:
         await self.ready(None, name, kind=CLUSTER_TARGETS)
 
     async def ready(self, namespace: str | None, name: str, *, kind: Kind = TARGETS, source: str = "") -> None:
-        """Wait until a target is Ready and its virtual node takes pods: its size is known, it is not new any more."""
+        """Wait until a target is Ready and its virtual node accepts pods: it has capacity and no taint of new
+        nodes."""
         client = self.clients[source] if source else self.source
 
         async def is_ready() -> bool:
@@ -259,27 +264,27 @@ class Fleet:
         await self.until(f"Target {name} is ready", is_ready, about=namespace or "")
 
     async def pods(self, namespace: str, app: str = "", *, source: str = "") -> list[Raw]:
-        """Proxy pods of a namespace that are not terminating."""
+        """Return the proxy pods of a namespace that are not terminating."""
         client = self.clients[source] if source else self.source
         pods = await client.list(PODS, namespace, labels=f"app={app}" if app else "")
         return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     async def delegates(self, namespace: str) -> dict[str, tuple[str, Raw]]:
-        """All delegates of a namespace with their cluster, by the UID of their proxy pod; there must not be two.
+        """Return all delegates of a namespace with their clusters, by the UID of their proxy pod.
 
-        Candidates that have no node are none.
+        Unbound candidates do not count. Raises AssertionError if a proxy pod has two delegates.
         """
         return _delegates(await self._pods_everywhere(namespace, labels=LABEL_PARENT_UID))
 
     async def _pods_everywhere(self, namespace: str, *, labels: str = "") -> list[tuple[str, Raw]]:
-        """All pods of a namespace with their cluster."""
+        """Return all pods of a namespace with their clusters."""
         listed = await asyncio.gather(*(each.list(PODS, namespace, labels=labels) for each in self.clients.values()))
         return [(name, pod) for name, pods in zip(self.clients, listed, strict=True) for pod in pods]
 
     async def running(
         self, namespace: str, app: str, count: int, *, source: str = "", seconds: float = PATIENCE_SECONDS
     ) -> list[Raw]:
-        """Wait until an app has exactly so many pods, all Running, and return them."""
+        """Wait until an app has exactly `count` pods, all Running, and return them."""
 
         async def all_run() -> list[Raw]:
             pods = await self.pods(namespace, app, source=source)
@@ -288,7 +293,7 @@ class Fleet:
         return await self.until(f"{count} pods of {app} run", all_run, about=namespace, seconds=seconds)
 
     async def agree(self, namespace: str, *, seconds: float = PATIENCE_SECONDS) -> None:
-        """Wait until the status of every proxy pod is what its delegate's is, and no delegate is left over."""
+        """Wait until each proxy pod has the status of its delegate, and every delegate has a proxy pod."""
 
         differ: list[str] = []
 
@@ -306,11 +311,11 @@ class Fleet:
             raise AssertionError("\n".join([str(error), *differ])) from error
 
     async def proxies(self, namespace: str) -> list[Raw]:
-        """All proxy pods of a namespace in all clusters."""
+        """Return all proxy pods of a namespace, in all clusters."""
         return _proxies(await self._pods_everywhere(namespace))
 
     async def is_empty(self, namespace: str) -> bool:
-        """Whether no cluster has a proxy pod, a chaperon or a delegate of a namespace."""
+        """Check that no cluster has a proxy pod, a chaperon or a delegate in a namespace."""
         for client in self.clients.values():
             if await client.list(CHAPERONS, namespace):
                 return False
@@ -318,18 +323,18 @@ class Fleet:
         return not _proxies(pods) and not _delegates(pods)
 
     async def has_no_stand_ins(self, source: str, namespace: str) -> bool:
-        """Whether no volume of a source stands for one that a claim of a namespace has in a target."""
+        """Check that the source has no placeholder volume for a claim of a namespace."""
         found = await self.clients[source].list(PERSISTENT_VOLUMES, labels=LABEL_STAND_IN)
         return not any(each["spec"]["claimRef"]["namespace"] == namespace for each in found)
 
     async def kubectl(self, cluster: str, *arguments: str) -> str:
-        """Run kubectl inside a cluster, which works while its link is cut."""
+        """Run kubectl inside a cluster's network, which also works while the cluster's link is cut."""
         each = self.sandbox[cluster]
         program = self.sandbox.plan.programs["kubectl"]
         return await faults.kubectl(each.runner.cluster, program, each.directory, *arguments)
 
     async def metrics(self, cluster: str) -> str:
-        """What a cluster's agent says at /metrics."""
+        """Return the metrics of a cluster's agent (/metrics)."""
         if isinstance(self.sandbox, Installed):
             return await self.sandbox.metrics(cluster)
         each = self.sandbox[cluster]
@@ -343,7 +348,8 @@ def _proxies(pods: Sequence[tuple[str, Raw]]) -> list[Raw]:
 
 
 def _delegates(pods: Sequence[tuple[str, Raw]]) -> dict[str, tuple[str, Raw]]:
-    """Those among pods by the UID of their proxy pod; raises AssertionError if one has two."""
+    """Return the delegates among pods, by the UID of their proxy pod. Raises AssertionError if a proxy pod has
+    two."""
     found: dict[str, tuple[str, Raw]] = {}
     for name, pod in pods:
         parent = pod["metadata"].get("labels", {}).get(LABEL_PARENT_UID)
@@ -355,7 +361,7 @@ def _delegates(pods: Sequence[tuple[str, Raw]]) -> dict[str, tuple[str, Raw]]:
 
 
 async def token_of(client: Client, account: str, namespace: str) -> str:
-    """A token of a service account."""
+    """Request a token for a service account."""
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 86400}}
     path = SERVICE_ACCOUNTS.path(namespace, account, "token")
     answer = json.loads(await client.session.request("POST", path, body=json.dumps(request).encode()))
@@ -363,23 +369,23 @@ async def token_of(client: Client, account: str, namespace: str) -> str:
 
 
 def condition(obj: Raw, kind: str) -> Raw:
-    """A condition of an object, {} when it has none of this type."""
+    """Return an object's condition of type `kind`; {} if it has none."""
     conditions: list[Raw] = obj.get("status", {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def told(pod: Raw) -> Raw:
-    """What a proxy pod and its delegate have to agree on."""
+    """Return the parts of a status that have to be equal in a proxy pod and its delegate."""
     status = pod["status"]
     fields = ("phase", "reason", "podIP", "podIPs", "hostIP", "startTime", "containerStatuses", "initContainerStatuses")
-    # Whether it should be where it is, is said of a proxy pod alone.
+    # Only proxy pods have the condition that reports whether their target is still the right one.
     said = [each for each in status.get("conditions") or () if each["type"] != moves.CONDITION]
     conditions = {each["type"]: (each["status"], each.get("reason")) for each in said}
     return {"conditions": conditions, **{field: status[field] for field in fields if field in status}}
 
 
 def on_virtual_node(pod: Raw) -> bool:
-    """Whether a pod is bound to a node that stands for a target."""
+    """Check that a pod is bound to a virtual node."""
     return bool(
         pod["spec"].get("nodeName", "").startswith("admiralty-") and PROVIDER_KEY in pod["spec"]["nodeSelector"]
     )

@@ -1,4 +1,4 @@
-"""The fleets of these tests: which there are, which file needs which, and the one that is up."""
+"""Fleets of the end-to-end tests: their specifications, the fleet of each test file, and the running fleet."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ AGENT_FLAGS = (
     "--lease-retry=1",
     "--probe-interval=1",
     "--probe-timeout=1",
-    # On a busy machine answers may take a while: no target is to lose its pods to another for that.
+    # API servers may answer slowly on a busy machine. Pods must not move to another target because of that.
     "--slow-target=5",
     "--release-after=3",
     "--dwell=2",
@@ -35,9 +35,9 @@ AGENT_FLAGS = (
     "--share-linger=3",
     "--agent-interval=2",
     "--take-up=45",
-    # Copies may take a while, too, and no pod is to go before them.
+    # Copies may also be slow, and pods must wait for them.
     "--follow-wait=15",
-    # A target that is late several times counts as flapping, and would have no new pods for minutes.
+    # A target that is late several times counts as flapping, and would receive no new pods for minutes.
     "--stable-after=100ms",
 )
 _USUAL = (
@@ -74,7 +74,7 @@ async def _namespaces() -> str:
 
 async def _oldest() -> str:
     try:
-        # A build takes too long for a test.
+        # Compiling would exceed a test's timeout.
         await older.find(OLDEST, Silent(), compile=False)
     except SandboxError as error:
         return str(error)
@@ -83,37 +83,38 @@ async def _oldest() -> str:
 
 @dataclass(frozen=True)
 class Spec:
-    """A fleet: the arguments of its sandbox, and why this machine cannot have it, empty if it can."""
+    """Arguments of a fleet's sandbox, and a check that returns why this machine cannot run it; empty if it can."""
 
     clusters: tuple[str, ...]
     nodes: str = "kwok:5"
     flags: tuple[str, ...] = ()
     more: Mapping[str, Any] = field(default_factory=dict)
     values: tuple[str, ...] = ()
-    """Of the chart, where it installs the agents."""
+    """Chart values, if the chart installs the agents."""
     missing: Callable[[], Awaitable[str]] = _always
 
 
 SPECS = {
-    # Source cd, targets us and eu; agents that notice within seconds what takes others minutes. Tokens of the source go
-    # to targets, where no container runs that could call the address.
+    # Source cd, targets us and eu. Short timeouts make agents react within seconds instead of minutes. Delegates
+    # get tokens of the source, but no container runs that could call its address.
     USUAL: Spec(("cd", "us", "eu"), flags=_USUAL),
-    # The same in mode `reserve`: small clusters with a candidate scheduler each, holds and groups that end soon.
+    # Like the usual fleet in mode `reserve`: small clusters with a candidate scheduler each, short holds and group
+    # timeouts.
     "reserving": Spec(
         ("cd", "us", "eu"),
         f"kwok:{RESERVING_NODES}",
         ("--scheduling=reserve", "--hold=10", "--group-timeout=8", "--dwell=3", "--moves"),
         {"node_cpu": str(RESERVING_CPU), "candidate_scheduler": True},
     ),
-    # Sources a and b and their target t, all called `same`.
+    # Sources a and b and their target t, all with the cluster name `same`.
     "same name": Spec(
         ("a", "b", "t"),
         "kwok:2",
         ("--cluster-name=same", "--agent-interval=1", "--hold=5"),
         {"candidate_scheduler": True},
     ),
-    # Source cd, which finds out soon that Placements are served, and whole applications; targets us and eu, whose
-    # agents make a lost delegate again after seconds rather than a minute.
+    # Source cd, which discovers Placements within seconds and runs whole applications. The agents of targets us and
+    # eu recreate a lost delegate after seconds instead of a minute.
     "placing": Spec(
         ("cd", "us", "eu"),
         "kwok:2",
@@ -127,7 +128,8 @@ SPECS = {
         ),
         values=_KINDS_OF_APPLICATIONS,
     ),
-    # A real node in each. On a busy machine a request may take many seconds: what it asks is to be there as long.
+    # One real node per cluster. Withdrawal has to wait long enough for requests on a busy machine, which take
+    # seconds.
     "real": Spec(
         ("cd", "us", "eu"),
         "real:1",
@@ -138,7 +140,7 @@ SPECS = {
     # Source cd and target us with IPv6 addresses only, and with addresses of both families.
     "ipv6": Spec(("cd", "us"), "kwok:2", ("--gateway",), {"ip_family": "ipv6"}, missing=_namespaces),
     "dual": Spec(("cd", "us"), "kwok:2", ("--gateway",), {"ip_family": "dual"}, missing=_namespaces),
-    # Of the oldest Kubernetes that is supported and of the newest, each with a candidate scheduler of its version.
+    # Clusters of the oldest supported Kubernetes and of the newest, each with a candidate scheduler of its version.
     "versions": Spec(
         ("old", "new"),
         "kwok:2",
@@ -176,21 +178,21 @@ FLEET_OF = {
     "tests/peers/test_takeover.py": "same name",
     "tests/peers/test_target_peer.py": "same name",
 }
-"""The fleet of a file in one of `FOLDERS`, empty if it needs none; the usual one where none is named."""
+"""The fleet of each file in `FOLDERS`; empty if it needs none. Files not listed use the usual fleet."""
 FOLDERS = ("tests/e2e", "tests/e2e/faults", "tests/peers")
 _NEXT = pytest.StashKey[str]()
-"""Of the session: the fleet of the test that is next, empty where there is none."""
+"""Session stash: the fleet of the next test, empty if it needs none."""
 
 
 def fleet_of(nodeid: str) -> str:
-    """The fleet that a test needs, empty if none. Pure."""
+    """Return the fleet that a test needs, empty if none. Pure."""
     file = nodeid.partition("::")[0]
     return FLEET_OF.get(file, USUAL) if file.rpartition("/")[0] in FOLDERS else ""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests of one fleet follow each other, so that each comes up once; they share one event loop, as they share it."""
+    """Sort tests by fleet, so that each fleet starts once, and run all of them on the session's event loop."""
     seconds = _SECONDS if config.getoption("--installed-by") == "sandbox" else _ON_CHARTS_SECONDS
     on_fleets = [each for each in items if fleet_of(each.nodeid)]
     for item in on_fleets:
@@ -205,13 +207,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Generator[None, None, None]:
-    """Remember who is next."""
+    """Record the fleet of the next test."""
     item.session.stash[_NEXT] = fleet_of(nextitem.nodeid) if nextitem else ""
     return (yield)
 
 
 class FleetKeeper:
-    """Keeps one fleet up, until another one is asked for."""
+    """Keeps one fleet running until a test needs another."""
 
     def __init__(self, new_sandbox: NewSandbox) -> None:
         self._new_sandbox = new_sandbox
@@ -220,7 +222,7 @@ class FleetKeeper:
         self._fleet: Fleet | None = None
 
     async def fleet(self, name: str) -> Fleet:
-        """The fleet of that name. Skips the test where this machine cannot have it."""
+        """Return a fleet by name; start it if another one runs. Skips the test if this machine cannot run it."""
         if self._fleet is None or self._name != name:
             await self.end()
             spec = SPECS[name]
@@ -232,7 +234,7 @@ class FleetKeeper:
         return self._fleet
 
     async def end(self) -> None:
-        """Take down what is up; raises AssertionError if its tests have left something or a right is missing."""
+        """Stop the running fleet. Raises AssertionError if its tests left objects or if a right was missing."""
         self._fleet = None
         stack, self._stack = self._stack, contextlib.AsyncExitStack()
         await stack.aclose()
@@ -240,7 +242,7 @@ class FleetKeeper:
 
 @contextlib.asynccontextmanager
 async def _up(sandbox: Sandbox) -> AsyncIterator[Fleet]:
-    """A fleet in a sandbox, with its census under way."""
+    """Run a fleet in a sandbox, with its census."""
     async with sandbox:
         fleet = Fleet(sandbox)
         counting = asyncio.ensure_future(fleet.census.run())
@@ -257,7 +259,8 @@ async def _up(sandbox: Sandbox) -> AsyncIterator[Fleet]:
 
 @pytest.fixture(scope="session")
 def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[NewSandbox]:
-    """Makes sandboxes whose agents come as `--installed-by` says: with arguments of `Sandbox`, but for the folder."""
+    """Return a function that creates sandboxes; `--installed-by` selects processes or the chart. Takes the
+    arguments of `Sandbox` except the folder."""
     if request.config.getoption("--installed-by") == "sandbox":
 
         def with_processes(
@@ -276,13 +279,13 @@ def new_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
         return Installed(directory, clusters, nodes, images=images, chart_values=values, audit=True, **more)
 
     yield with_chart
-    # pytest keeps folders for a while, and these are large.
+    # pytest keeps temporary folders of earlier runs, and these are large.
     shutil.rmtree(images)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[FleetKeeper]:
-    """Whoever has the fleet of this process."""
+    """The fleet keeper of this process."""
     keeper = FleetKeeper(new_sandbox)
     yield keeper
     await keeper.end()

@@ -1,4 +1,4 @@
-"""A target that does what it can to stop its source."""
+"""A fake target API server that tries to stop or exhaust its source's agent."""
 
 import asyncio
 import contextlib
@@ -34,28 +34,30 @@ _LONG_EVERY = 50
 
 @functools.cache
 def bomb() -> bytes:
-    """Little that becomes 64 MiB, made when it is asked for: every worker imports this."""
+    """Return compressed bytes that expand to 64 MiB. Built on first use, since every worker imports this
+    module."""
     return gzip.compress(bytes(64 << 20))
 
 
 class Link:
-    """What somebody is connected by: so many bytes a second for all connections together."""
+    """Network link with a bandwidth in bytes per second, shared by all connections."""
 
     def __init__(self, bandwidth: float) -> None:
         self._bandwidth = bandwidth
         self._free = 0.0
 
     async def carry(self, size: int) -> None:
-        """Wait until there is room for so many bytes more."""
+        """Wait until the link has capacity for `size` more bytes."""
         now = asyncio.get_running_loop().time()
         self._free = max(self._free, now) + size / self._bandwidth
         await asyncio.sleep(self._free - now)
 
 
 class Hostile:
-    """Passes its probes, so that it counts as Ready, and answers everything else as no API server does.
+    """Passes probes, so that its Target is Ready, and answers every other request with malformed or endless
+    data.
 
-    `told` counts the answers by kind and, for watches, how many events were sent.
+    `told` counts answers by kind and, for watches, events sent.
     """
 
     def __init__(self, namespace: str, bandwidth: float, owner: str) -> None:
@@ -70,9 +72,9 @@ class Hostile:
     async def started(
         cls, host: str, namespace: str, bandwidth: float = math.inf, owner: str = ""
     ) -> AsyncIterator[Self]:
-        """One that listens on a free port, behind a link of so many bytes a second.
+        """Start one on a free port, behind a link of `bandwidth` bytes per second.
 
-        What it tells of was made by the cluster with the UID `owner`, as it says.
+        It claims that its chaperons were created by the cluster with UID `owner`.
         """
         hostile = cls(namespace, bandwidth, owner)
         runner = web.ServerRunner(
@@ -91,7 +93,7 @@ class Hostile:
 
     @property
     def kubeconfig(self) -> str:
-        """How to reach it."""
+        """A kubeconfig for this server."""
         context = {"cluster": "h", "user": "h"}
         return json.dumps(
             {
@@ -166,7 +168,7 @@ class Hostile:
         return web.Response(body=b'{"metadata":{"resourceVersion":"1"},"items":[%s]}' % self._summary(1))
 
     async def _waver(self, request: web.BaseRequest) -> web.StreamResponse:
-        """Tell of nodes what changes all the time, and mostly makes no sense."""
+        """Send ClusterSummaries that change all the time and are mostly invalid."""
         response = web.StreamResponse()
         await response.prepare(request)
         number = self.told["summaries"]

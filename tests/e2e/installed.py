@@ -1,7 +1,7 @@
-"""A sandbox whose agents, webhooks and candidate schedulers are pods, as the chart installs them.
+"""Sandbox whose agents, webhooks and candidate schedulers run as pods that the chart installs.
 
-Each cluster has a real node for these pods beside fake ones for all others. What tests do to processes of a sandbox
-they do here to those of containers: they are killed from outside, stopped by their Deployment, and started by it.
+Each cluster has one real node for these pods and fake nodes for all other pods. Tests kill the processes of
+these containers with signals from outside, and stop and start them by scaling their Deployments.
 """
 
 import asyncio
@@ -33,10 +33,11 @@ KILL_SECONDS, START_SECONDS = 20.0, 120.0
 
 
 class Installed(Sandbox):
-    """A `Sandbox` with the chart in each of its clusters. `images` is a folder that keeps images for others.
+    """A `Sandbox` with the chart installed in each cluster. `images` is a folder that caches image files across
+    sandboxes.
 
-    `chart_values` are KEY=VALUE, beside those that say what `agent_flags` do. `gateways`: of every cluster, at ports of
-    its node.
+    `chart_values` are KEY=VALUE settings, in addition to those derived from `agent_flags`. With `gateways`,
+    each cluster runs a gateway at ports of its node.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Installed(Sandbox):
         return [InstalledCluster(self.plan, each, self.directory / each.name) for each in self.plan.clusters]
 
     async def up(self) -> list[str]:
-        """Bring the clusters up, and install the chart in each. Leaves nothing behind when it fails."""
+        """Start the clusters and install the chart in each. Removes everything again if that fails."""
         started = await super().up()
         try:
             for file in await asyncio.to_thread(self._image_files):
@@ -81,13 +82,14 @@ class Installed(Sandbox):
         return started
 
     async def down(self) -> bool:
-        """Take everything down, pods included."""
+        """Stop all clusters, their pods included."""
         for freezing in self._freezing.values():
             freezing.cancel()
         return await super().down()
 
     async def stop(self, cluster: str, name: str) -> None:
-        """End a process in an orderly way; a candidate scheduler, whose extender goes on, is held instead."""
+        """Stop a process gracefully. A candidate scheduler is frozen instead, since its extender has to keep
+        running."""
         if name not in PROGRAMS:
             await super().stop(cluster, name)
         elif name == "candidate-scheduler":
@@ -97,10 +99,10 @@ class Installed(Sandbox):
             await until(lambda: not self[cluster].pids(name), START_SECONDS)
 
     async def kill(self, cluster: str, name: str, number: int = signal.SIGKILL) -> None:
-        """Send a process a signal. One that is killed stays dead until it is started.
+        """Send a signal to a process. A process killed by SIGKILL stays dead until `start`.
 
-        Held first, so that it does nothing between the Deployment's being told and its own end; else the kubelet would
-        start it again.
+        The process is frozen before its Deployment is scaled to 0, and killed afterwards. Otherwise it would
+        act in between, or the kubelet would restart it.
         """
         if name not in PROGRAMS:
             await super().kill(cluster, name, number)
@@ -127,7 +129,8 @@ class Installed(Sandbox):
     async def start(self, cluster: str, name: str) -> None:
         """Start a process that was stopped or killed, and wait until it is ready.
 
-        What has been killed behind the Deployment's back comes in a new pod: the kubelet would wait ever longer.
+        If the container was killed without scaling the Deployment, recreate its pod: the kubelet's restart
+        backoff would delay it.
         """
         if name not in PROGRAMS:
             await super().start(cluster, name)
@@ -141,7 +144,7 @@ class Installed(Sandbox):
                 await until(lambda: _is_ready(client, name), START_SECONDS)
 
     async def agents(self, cluster: str, replicas: int) -> dict[str, str]:
-        """Addresses of the agent's pods by name, once there are so many and all are ready."""
+        """Scale the agent to `replicas` pods, wait until all are ready, and return their addresses by name."""
 
         async def addresses() -> dict[str, str]:
             async with self._client(cluster) as client:
@@ -153,7 +156,7 @@ class Installed(Sandbox):
         return await until(addresses, START_SECONDS)
 
     async def metrics(self, cluster: str) -> str:
-        """What the cluster's agent says at /metrics."""
+        """Return the metrics of a cluster's agent (/metrics)."""
         async with self._client(cluster) as client:
             (pod,) = await _pods(client, "agent")
             return (await _ask(client, pod, "metrics")).decode()
@@ -165,7 +168,7 @@ class Installed(Sandbox):
             yield client
 
     async def _scale(self, cluster: str, name: str, replicas: int) -> None:
-        """Tell a Deployment how many pods it has; with none, wait until those it had are being deleted."""
+        """Set a Deployment's replicas; for 0, wait until all its pods are terminating."""
         component, _ = PROGRAMS[name]
         async with self._client(cluster) as client:
             await client.patch(DEPLOYMENTS, f"{RELEASE}-{component}", {"spec": {"replicas": replicas}}, NAMESPACE)
@@ -173,7 +176,7 @@ class Installed(Sandbox):
                 await until(functools.partial(_none, client, component), START_SECONDS)
 
     def _freeze(self, cluster: str) -> None:
-        """Hold the candidate scheduler, and whichever comes after it."""
+        """Freeze the candidate scheduler and every later process that replaces it."""
         _send(self[cluster].pids("candidate-scheduler"), signal.SIGSTOP)
         self._freezing[cluster] = asyncio.ensure_future(self._keep_frozen(cluster))
 
@@ -183,7 +186,8 @@ class Installed(Sandbox):
             _send(self[cluster].pids("candidate-scheduler"), signal.SIGSTOP)
 
     async def _thaw(self, cluster: str) -> None:
-        """Let the candidate scheduler go on; another than before has to wait for the lease of the dead one."""
+        """Resume the candidate scheduler. If the earlier one was killed, wait until the new one has acquired
+        its lease."""
         if freezing := self._freezing.pop(cluster, None):
             freezing.cancel()
         await until(lambda: self[cluster].pids("candidate-scheduler"), START_SECONDS)
@@ -195,7 +199,8 @@ class Installed(Sandbox):
                 await until(lambda: _leads_since(client, now), START_SECONDS)
 
     def _image_files(self) -> list[Path]:
-        """Our own image, and those of a candidate scheduler and of Envoy where they are needed, made once for all."""
+        """Build the image files needed: the agent's, a candidate scheduler's and Envoy's. Each is built once
+        and cached."""
         own = self._images / "own.tar"
         if not own.exists():
             ownimage.build(own, f"{IMAGE}:{TAG}")
@@ -213,7 +218,7 @@ class Installed(Sandbox):
         async with self._client(cluster.name) as client:
             await _adopt(client)
         file = cluster.directory / "values.json"
-        # As a sandbox's agents are told where containers really run.
+        # In a sandbox, agents get this flag too if containers really run.
         own = [] if self._bare else [f"--source-api={cluster.server.removeprefix('https://')}"]
         found = values(
             cluster.name,
@@ -234,7 +239,8 @@ def _send(pids: Sequence[int], number: int) -> None:
 
 
 async def _adopt(client: Client) -> None:
-    """Let the release have what of the chart's a sandbox's clusters begin with, as the chart itself advises."""
+    """Make Helm the owner of the CRDs and roles that a sandbox creates before the chart is installed, as the
+    chart documents."""
     owner = {"meta.helm.sh/release-name": RELEASE, "meta.helm.sh/release-namespace": NAMESPACE}
     metadata = {"annotations": owner, "labels": {"app.kubernetes.io/managed-by": "Helm"}}
     for kind in (CRDS, CLUSTER_ROLES):
@@ -245,7 +251,7 @@ async def _adopt(client: Client) -> None:
 
 
 async def _pods(client: Client, component: str) -> list[Raw]:
-    """Pods of a component that are not being deleted."""
+    """Return the pods of a component that are not terminating."""
     pods = await client.list(PODS, NAMESPACE, labels=f"app.kubernetes.io/component={component}")
     return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
@@ -255,7 +261,8 @@ async def _none(client: Client, component: str) -> bool:
 
 
 async def _is_ready(client: Client, name: str) -> bool:
-    """Whether a process says that it is ready; the webhook's Service has to know it, too."""
+    """Check that a process reports readiness. The webhook's pod has to be Ready, so that its Service has an
+    endpoint."""
     pods = await _pods(client, PROGRAMS[name][0])
     if name == "webhook":
         return any(_says_ready(pod) for pod in pods)
@@ -271,12 +278,12 @@ def _says_ready(pod: Raw) -> bool:
 
 
 async def _leads_since(client: Client, moment: str) -> bool:
-    """Whether a candidate scheduler has said after this moment that it leads."""
+    """Check that a candidate scheduler has renewed its lease after `moment`."""
     lease = await client.get(LEASES, "admiralty-candidate-scheduler", NAMESPACE)
     return str(lease["spec"].get("renewTime", "")) > moment
 
 
 async def _ask(client: Client, pod: Raw, page: str) -> bytes:
-    """A page that a process serves, through the API server."""
+    """Fetch a page of a process through the API server's pod proxy."""
     path = PODS.path(NAMESPACE, f"{pod['metadata']['name']}:8080", "proxy")
     return await client.session.request("GET", f"{path}/{page}")

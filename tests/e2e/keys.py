@@ -1,4 +1,5 @@
-"""What the table of keys looks at: elected pods, what follows them, and keys that appear when things go another way."""
+"""Objects for the table of annotation and label keys: elected pods, their dependencies, and objects with rare
+keys."""
 
 from dataclasses import dataclass, fields
 
@@ -32,15 +33,15 @@ class Seen:
     node: Raw
     cluster_node: Raw
     unconstrained: Raw
-    """Chaperon of a pod whose own constraints choose its virtual node."""
+    """Chaperon of a pod whose own constraints select its virtual node."""
     old: Raw
-    """A pod that only an annotation from before 0.8 asks to send away."""
+    """Pod that is elected only by an annotation used before v0.8."""
     cleaned: Raw
-    """A proxy pod that had the finalizer of v0.10."""
+    """Proxy pod that had the finalizer of v0.10."""
     candidate: Raw
-    """Chaperon of a pod in mode `reserve`, whose reservation the test itself has told."""
+    """Chaperon of a pod in mode `reserve`, whose reservation the test itself has set."""
     lost: Raw
-    """A chaperon whose pod somebody has deleted."""
+    """Chaperon whose pod has been deleted."""
     lease: Raw
 
     @property
@@ -50,17 +51,17 @@ class Seen:
 
 
 def annotations(obj: Raw) -> Raw:
-    """Its annotations, {} for none."""
+    """Return an object's annotations; {} for none."""
     return obj["metadata"].get("annotations") or {}
 
 
 def labels(obj: Raw) -> Raw:
-    """Its labels, {} for none."""
+    """Return an object's labels; {} for none."""
     return obj["metadata"].get("labels") or {}
 
 
 async def create_all(fleet: Fleet, namespace: str) -> None:
-    """What users create, and a chaperon of somebody else's."""
+    """Create the objects of the user, and a chaperon of another source."""
     source, chooses = fleet.source, P + "use-constraints-from-spec-for-proxy-pod-scheduling"
     marks = {
         P + "no-reservation": "",
@@ -93,7 +94,7 @@ async def create_all(fleet: Fleet, namespace: str) -> None:
 
 
 async def look(fleet: Fleet, namespace: str, everyone: str) -> Seen:
-    """Everything as it is once it has come to rest."""
+    """Return all objects once they are in their final state."""
     source, us = fleet.source, fleet.clients["us"]
     service = await shared.rerouted(fleet, namespace, "web")
     chaperon = await chaperon_of(fleet, namespace, "web")
@@ -132,7 +133,8 @@ async def chaperon_of(fleet: Fleet, namespace: str, pod: str) -> Raw:
 
 
 async def play_the_candidate_scheduler(fleet: Fleet, namespace: str) -> Raw:
-    """Reserve a node for the candidate, wait for leave, bind it: as Admiralty's own does (section 4.2)."""
+    """Reserve a node for the candidate, wait until it is allowed, and bind it, like Admiralty's scheduler
+    (section 4.2)."""
     us, name = fleet.clients["us"], (await chaperon_of(fleet, namespace, "patient"))["metadata"]["name"]
     pod = await shared.has(fleet, "us", PODS, namespace, name, bool)
     assert pod["spec"]["schedulerName"] == "admiralty-candidate"
@@ -147,7 +149,7 @@ async def play_the_candidate_scheduler(fleet: Fleet, namespace: str) -> Raw:
 
 
 async def cleaned(fleet: Fleet, namespace: str) -> Raw:
-    """A pod that the agent of v0.10 has put its finalizer on, once ours has looked at it."""
+    """Add the finalizer of v0.10 to a pod, and return the pod once the agent has removed it."""
     before = (await fleet.source.get(PODS, "own", namespace))["metadata"]["finalizers"]
     await fleet.source.patch(PODS, "own", {"metadata": {"finalizers": [*before, OLD_FINALIZER]}}, namespace)
     return await shared.has(
@@ -156,7 +158,7 @@ async def cleaned(fleet: Fleet, namespace: str) -> Raw:
 
 
 async def lost(fleet: Fleet, namespace: str) -> Raw:
-    """The chaperon of somebody else, after its pod was lost."""
+    """Delete the pod of the other source's chaperon; return the chaperon once it is marked as missing its pod."""
     us = fleet.clients["us"]
     await shared.has(fleet, "us", CHAPERONS, namespace, "lost", lambda found: found.get("status", {}).get("podIP"))
     await us.delete(PODS, "lost", namespace, grace=0)

@@ -1,12 +1,13 @@
-"""A client that asks backends over HTTP so many times a second, each time on a new connection, and counts what fails.
+"""HTTP client that sends requests to backends at a fixed rate, each on a new connection, and counts failures.
 
-Runs as a process in the network of a cluster: `python requester.py RATE`. Each line of its input is a list of backends
-as `HOST:PORT HOST:PORT`, asked in turn from then on, as an ingress controller asks the endpoints in a Service's slices;
-one backend may be the address of a Service. It prints how many have been asked each time that there are a hundred more
-(`asked 100`), and the name of whoever answers for the first time (`met web-1`).
-At the end of its input its last line says as JSON what has come of it: how many were asked, how many answers whoever
-gave, the longest of them in seconds, what failed first, and of all that failed when they were begun and had ended
-(as `time.time`), and the client's port, 0 where nobody took the connection.
+Runs as a process in the network of a cluster: `python requester.py RATE`, in requests per second. Each input
+line is a list of backends (`HOST:PORT HOST:PORT`), used round-robin from then on, like an ingress controller
+uses the endpoints of a Service. A backend may be the address of a Service. It prints the number of requests
+after every hundred (`asked 100`), and each backend's name at its first answer (`met web-1`).
+
+At the end of the input, the last output line is a JSON result. It has the number of requests, answers by
+backend, the longest answer time in seconds and the first failures. For every failure it has the begin and end
+(as `time.time`) and the client's port, 0 if no connection was accepted.
 """
 
 import asyncio
@@ -18,14 +19,14 @@ from collections import Counter
 from typing import Any
 
 SECONDS = 60.0
-"""So long may an answer take: what is sent to nobody is never answered, and a busy machine may stand still for long."""
+"""Timeout of a request. Lost packets are never answered, and a busy machine may stall for long."""
 _REQUEST = b"GET / HTTP/1.0\r\nHost: web\r\n\r\n"
 _FAILURES = 20
 _STEP = 100
 
 
 class Requester:
-    """Asks until its input ends; nothing is asked before the first line."""
+    """Sends requests until its input ends; it waits for the first line before the first request."""
 
     def __init__(self, rate: float) -> None:
         self._pause = 1 / rate
@@ -37,7 +38,7 @@ class Requester:
         self._longest = 0.0
 
     async def run(self) -> dict[str, Any]:
-        """Ask until the input ends, then wait for the answers."""
+        """Send requests until the input ends, then wait for the answers."""
         lines = asyncio.create_task(self._read())
         turn = itertools.count()
         async with asyncio.TaskGroup() as group:
@@ -85,7 +86,7 @@ class Requester:
 
 
 async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> str:
-    """The body of one answer. Raises ValueError where that is none of a program that is well."""
+    """Return the body of an answer. Raises ValueError if the answer is not a 200 with a body."""
     try:
         writer.write(_REQUEST)
         await writer.drain()

@@ -1,4 +1,4 @@
-"""What tests of mode `reserve` ask of a fleet: its candidates, and whether any is left that should not be."""
+"""Helpers for tests of mode `reserve`: candidates in targets, and checks that none is left over."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ CLUSTERS = ("us", "eu")
 
 
 async def chaperons(fleet: Fleet, namespace: str, *targets: str) -> list[tuple[str, Raw]]:
-    """Chaperons of a namespace with the cluster they are in."""
+    """Return the chaperons of a namespace with their clusters."""
     return [
         (target, found)
         for target in targets or CLUSTERS
@@ -26,12 +26,13 @@ async def chaperons(fleet: Fleet, namespace: str, *targets: str) -> list[tuple[s
 
 
 def notes(obj: Raw) -> dict[str, str]:
-    """Annotations of an object."""
+    """Return the annotations of an object."""
     return obj["metadata"].get("annotations") or {}
 
 
 async def candidates(fleet: Fleet, namespace: str, count: int, *targets: str, state: str = "") -> list[tuple[str, Raw]]:
-    """Wait until there are so many candidates without leave in all, `reserved` or `unschedulable` if so asked."""
+    """Wait for `count` candidates that are not allowed to bind yet, all `reserved` or `unschedulable` if
+    `state` says that. Return them with their clusters."""
 
     def fits(chaperon: Raw) -> bool:
         if state == "reserved":
@@ -52,9 +53,10 @@ async def candidates(fleet: Fleet, namespace: str, count: int, *targets: str, st
 
 
 async def settled(fleet: Fleet, namespace: str, count: int, *, seconds: float = 60.0) -> dict[str, str]:
-    """Wait until so many proxy pods run with one chaperon and one delegate each, and nothing else is left anywhere.
+    """Wait until `count` proxy pods run, each with one chaperon and one delegate, and no other candidate is
+    left.
 
-    Returns the cluster of each delegate by the UID of its proxy pod.
+    Returns each delegate's cluster by the UID of its proxy pod.
     """
 
     async def probe() -> dict[str, str]:
@@ -83,12 +85,12 @@ async def settled(fleet: Fleet, namespace: str, count: int, *, seconds: float = 
 
 
 async def empty(fleet: Fleet, namespace: str) -> None:
-    """Wait until no cluster has anything of a namespace."""
+    """Wait until no cluster has pods or chaperons of a namespace."""
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
 async def waits(fleet: Fleet, namespace: str, name: str, *words: str) -> str:
-    """Wait until a proxy pod says why it waits, with these words; returns what it says."""
+    """Wait until the PodScheduled condition of a pending proxy pod contains all `words`; return its message."""
 
     async def probe() -> str:
         pod = await fleet.source.get(PODS, name, namespace)
@@ -101,7 +103,7 @@ async def waits(fleet: Fleet, namespace: str, name: str, *words: str) -> str:
 
 @contextlib.asynccontextmanager
 async def without(fleet: Fleet, cluster: str, process: str) -> AsyncIterator[None]:
-    """One process is killed, and started again in the end."""
+    """Kill a process for the duration of the block, then start it again."""
     await fleet.sandbox.kill(cluster, process)
     try:
         yield
@@ -110,7 +112,7 @@ async def without(fleet: Fleet, cluster: str, process: str) -> AsyncIterator[Non
 
 
 async def ballast(fleet: Fleet, target: str, namespace: str, cpu: str, *, each: int = 1) -> None:
-    """Take so much CPU on every fake node of a target, by pods of nobody's, until `relief`."""
+    """Request `cpu` on every fake node of a target with local pods, `each` per node. Undo with `relief`."""
     client = fleet.clients[target]
     for node in await client.list(NODES, labels="type=kwok"):
         name = node["metadata"]["name"]
@@ -122,16 +124,17 @@ async def ballast(fleet: Fleet, target: str, namespace: str, cpu: str, *, each: 
 
 
 async def relief(fleet: Fleet, target: str, namespace: str) -> None:
-    """Remove ballast."""
+    """Delete the pods of `ballast`."""
     client = fleet.clients[target]
     for pod in await client.list(PODS, namespace, labels="app=ballast"):
         await client.delete(PODS, pod["metadata"]["name"], namespace, grace=0)
 
 
 async def strike(fleet: Fleet, struck: asyncio.Event, namespace: str, replicas: int) -> int:
-    """Wait until the request that sets `struck` has come; returns how many pods the Deployment `web` has then.
+    """Wait for the request that sets `struck`; return the replicas of the Deployment `web` at that time.
 
-    On a busy machine those that there are may all go to the target that is reached otherwise: as many come again.
+    On a busy machine all pods may be bound to the target without the proxy. In that case add as many replicas
+    again.
     """
     for count in range(replicas, 4 * replicas + 1, replicas):
         if count > replicas:
@@ -144,9 +147,9 @@ async def strike(fleet: Fleet, struck: asyncio.Event, namespace: str, replicas: 
 
 
 class Killer:
-    """Kills the source's agent in the moment in which it sends a certain request to a target, and counts nothing else.
+    """Kills the source's agent at the moment it sends a matching request to a target.
 
-    `lost`: that request, and all like it as long as `armed`, does not arrive.
+    With `lost`, the request is dropped, and further matching ones while `armed`.
     """
 
     def __init__(self, fleet: Fleet, chosen: faults.Drop, *, lost: bool, kill: bool = True) -> None:
@@ -159,7 +162,7 @@ class Killer:
         self._pid: int | None = None
 
     def __call__(self, method: str, path: str, body: bytes) -> bool:
-        """Serves as the choice of a `LossyProxy`."""
+        """Decide about a request, as the `drop` function of a `LossyProxy`."""
         if not self.armed or not self._chosen(method, path, body):
             return False
         self.struck.set()
@@ -173,17 +176,17 @@ class Killer:
         return True
 
     async def revive(self) -> None:
-        """Wait for the kill and start the agent again."""
+        """Wait for the kill, then start the agent again."""
         async with asyncio.timeout(60):
             await self.struck.wait()
-        # The kubelet starts again what has ended in a pod.
+        # If agents run in pods, the kubelet restarts the container.
         await until(lambda: self._fleet.sandbox["cd"].pid("agent") != self._pid)
         await self._fleet.sandbox.start("cd", "agent")
 
 
 @contextlib.asynccontextmanager
 async def between(fleet: Fleet, drop: faults.Drop, *, weight: int = 0) -> AsyncIterator[str]:
-    """A namespace with the targets us, by a proxy that may lose what it likes, and eu. `weight` is that of us."""
+    """Provide a namespace with two targets: us behind a lossy proxy, eu directly. `weight` is that of us."""
     us = fleet.sandbox["us"]
     authority = (us.directory / "pki" / "ca.crt").read_bytes()
     gateway = fleet.sandbox.plan.host_address
@@ -200,21 +203,21 @@ async def between(fleet: Fleet, drop: faults.Drop, *, weight: int = 0) -> AsyncI
                 name = workload["metadata"]["name"]
                 await fleet.source.delete(manifests.DEPLOYMENTS, name, namespace, propagation="Foreground")
             await empty(fleet, namespace)
-            # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
+            # Deleting a Target needs access to the target, and the agent reaches this one only through the proxy.
             await fleet.source.delete(TARGETS, "us", namespace)
             await fleet.gone(TARGETS, "us", namespace)
 
 
 def is_candidate_post(method: str, path: str, body: bytes) -> bool:
-    """Whether a request makes a chaperon."""
+    """Check that a request creates a chaperon."""
     return method == "POST" and path.endswith(f"/{CHAPERONS.plural}")
 
 
 def is_allow(method: str, path: str, body: bytes) -> bool:
-    """Whether a request gives a candidate leave."""
+    """Check that a request allows a candidate to bind."""
     return method == "PATCH" and f"/{CHAPERONS.plural}/" in path and names.ANNOTATION_IS_ALLOWED.encode() in body
 
 
 def is_delete(method: str, path: str, body: bytes) -> bool:
-    """Whether a request deletes a chaperon."""
+    """Check that a request deletes a chaperon."""
     return method == "DELETE" and f"/{CHAPERONS.plural}/" in path

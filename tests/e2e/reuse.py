@@ -1,4 +1,4 @@
-"""Namespaces that one test leaves to the next one, as they were: to join targets again costs ten times as much."""
+"""Namespaces that later tests reuse if they are unchanged: joining targets again takes ten times as long."""
 
 import asyncio
 import contextlib
@@ -28,9 +28,9 @@ _WORKLOADS = (
     kinds.PODS,
 )
 _AT_FIRST = (kinds.SECRETS, kinds.SERVICE_ACCOUNTS, kinds.CONFIGMAPS, kinds.SOURCES, kinds.ROLE_BINDINGS)
-"""Of these, a namespace has something before its first test."""
+"""Kinds of which a namespace has objects before its first test."""
 _LIMITS = (kinds.RESOURCE_QUOTAS, kinds.NETWORK_POLICIES, Kind("", "v1", "limitranges", "LimitRange"))
-"""What agents remember for a while after it is gone, since it has kept pods from a target."""
+"""Limits that have kept pods from a target; agents remember them for a while after their deletion."""
 _ANYWHERE = (
     *_WORKLOADS,
     *_AT_FIRST,
@@ -59,13 +59,13 @@ _BY_THEMSELVES = {
     "leases.coordination.k8s.io",
     "pods.metrics.k8s.io",
 }
-"""Kinds whose objects go with others, or stay for a while."""
+"""Kinds whose objects are deleted together with other objects, or expire later."""
 _AT_MOST, _PATIENCE_SECONDS = 6, 20.0
 _ACCOUNTS = ("managedFields", "resourceVersion", "generation")
 
 
 class Key(NamedTuple):
-    """Tests that ask for the same may have the same namespace."""
+    """Setup of a namespace. Tests with equal keys may share one."""
 
     source: str
     targets: tuple[str, ...]
@@ -87,7 +87,7 @@ class _State(enum.Enum):
 
 @dataclass
 class _Kept:
-    """A namespace, what was in it before its first test, in all clusters, and when its last one gave it back."""
+    """A namespace, its objects in all clusters before its first test, and when the last test returned it."""
 
     name: str
     key: Key
@@ -97,25 +97,25 @@ class _Kept:
 
 @dataclass
 class Reuse:
-    """Namespaces of a fleet that are up, joined, and not in use.
+    """Namespaces of a fleet that are joined to targets and not in use.
 
-    One is given to another test only if nothing is left in it, and if what was there at first, with its labels,
-    annotations and specification, has not been changed. A test may leave workloads, and what goes with them.
+    A namespace is reused only if nothing is left in it and its initial objects are unchanged: labels,
+    annotations and specification. A test may leave workloads and their dependents.
     """
 
     clients: Mapping[str, Client]
     rejected: list[tuple[str, str]] = field(default_factory=list)
-    """Names and sources of those that turned out not to be fit for another test, to be deleted."""
+    """Names and sources of namespaces that cannot be reused and have to be deleted."""
     _used: dict[str, _Kept] = field(default_factory=dict)
     _free: list[_Kept] = field(default_factory=list)
 
     async def remember(self, name: str, key: Key) -> None:
-        """A namespace has just been made."""
+        """Record the initial objects of a namespace that has just been created."""
         with contextlib.suppress(KubeError):
             self._used[name] = _Kept(name, key, await self._look(name, key, _AT_FIRST, (TARGETS,)))
 
     async def take(self, key: Key) -> str:
-        """One that is as at first, if there is any, else empty."""
+        """Return the name of a free namespace that is as before its first test; empty if there is none."""
         for kept in [each for each in self._free if each.key == key]:
             state = _State.REJECTED
             with contextlib.suppress(KubeError):
@@ -130,7 +130,7 @@ class Reuse:
         return ""
 
     async def give_back(self, name: str) -> bool:
-        """Delete the workloads of one, since nobody uses it any more; False if another test cannot have it."""
+        """Delete a namespace's workloads and mark it as free. Return False if it cannot be reused."""
         kept = self._used.pop(name, None)
         if kept is None:
             return False
@@ -150,22 +150,22 @@ class Reuse:
 
     @property
     def free(self) -> set[str]:
-        """The names of those that are free."""
+        """Names of the free namespaces."""
         return {each.name for each in self._free}
 
     def empty(self) -> list[tuple[str, str]]:
-        """Forget all that are free; returns their names and sources."""
+        """Forget all free namespaces and return their names and sources."""
         free, self._free = self._free, []
         return [(each.name, each.key.source) for each in free]
 
     async def overlooked(self) -> list[str]:
-        """Objects in those that are free of kinds that nobody looks for when another test gets one."""
+        """List objects in free namespaces whose kinds are not checked before reuse."""
         found = []
         known = {*_ANYWHERE, *_IN_SOURCES}
         for cluster, client in self.clients.items():
             for kind in await Contents(client).kinds():
                 if kind.namespaced and kind not in known and str(kind) not in _BY_THEMSELVES:
-                    with contextlib.suppress(NotFound):  # a kind that has just been taken away
+                    with contextlib.suppress(NotFound):  # The CRD may have been deleted meanwhile.
                         places = [each["metadata"]["namespace"] for each in await client.list(kind)]
                         found += [f"{cluster}: {kind} in {each}" for each in places if each in self.free]
         return found
@@ -174,7 +174,8 @@ class Reuse:
         found = await self._look(kept.name, kept.key, _ANYWHERE, _IN_SOURCES)
         changed = _changed(kept.before, found)
         left = {each: obj for each, obj in found.items() if each not in kept.before}
-        # A Target is drained by the rights that its Source gives, which would be deleted with it.
+        # A Target is drained with the rights that its Source grants; deleting both at once would remove these
+        # first.
         if any(each.kind != NODES for each in changed) or any(each.kind in (*_LIMITS, TARGETS) for each in left):
             return _State.REJECTED
         if left:
@@ -187,7 +188,7 @@ class Reuse:
         return _State.AS_BEFORE
 
     async def _delete(self, name: str, left: _Found) -> None:
-        """But for what goes by itself: with its owner, or with what an agent has made it for."""
+        """Delete leftover objects, except those that their owner or an agent removes."""
         for place, obj in left.items():
             metadata = obj["metadata"]
             labels = metadata.get("labels", ())
@@ -198,14 +199,15 @@ class Reuse:
                     await self.clients[place.cluster].delete(place.kind, place.name, name, propagation="Background")
 
     async def _delete_all(self, cluster: str, kind: Kind, namespace: str) -> None:
-        """But for delegates, which go with their proxy pods."""
+        """Delete all objects of a kind, except delegates, which are deleted with their proxy pods."""
         params = {"labelSelector": f"!{LABEL_PARENT_UID}"}
         body = encode({"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Background"})
         session = self.clients[cluster].session
         await session.request("DELETE", kind.path(namespace), params=params, body=body, resource=kind.plural)
 
     async def _look(self, name: str, key: Key, anywhere: Iterable[Kind], in_source: Iterable[Kind]) -> _Found:
-        """Objects of a namespace in all clusters, the namespaces, and the virtual nodes of its Targets."""
+        """Return a namespace's objects in all clusters, the Namespace objects, and the virtual nodes of its
+        Targets."""
         looks = [
             self._look_at(cluster, name, (*anywhere, *(in_source if cluster == key.source else ())))
             for cluster in self.clients
@@ -231,12 +233,12 @@ def _is_ready(target: Raw) -> bool:
 
 
 def _changed(before: _Found, found: _Found) -> list[_Place]:
-    """What is not as it was, apart from its status."""
+    """Return the objects that were changed (status excepted) or deleted."""
     return [each for each, obj in before.items() if each not in found or _wanted(found[each]) != _wanted(obj)]
 
 
 def _wanted(obj: Raw) -> Raw:
-    """An object without what its status, the API server's accounts and a target's load add to it."""
+    """Strip the status, the API server's bookkeeping, and the annotation for a target's free capacity."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _ACCOUNTS}
     if ANNOTATION_FREE in metadata.get("annotations", ()):
         metadata["annotations"] = {

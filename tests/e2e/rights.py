@@ -1,6 +1,6 @@
-"""What agents and webhooks asked of API servers, in their own cluster and in targets, against what they may ask.
+"""Compare requests of agents and webhooks, in their own cluster and in targets, with the rights that they have.
 
-Read from the audit logs of all fleets of a run.
+Reads the audit logs of all fleets of a test run.
 """
 
 from collections.abc import Iterator
@@ -17,10 +17,10 @@ from hack.lab.soak import audit
 from tests.chart import helm
 
 _USERS = tuple(f"system:serviceaccount:{home}:flotilla-" for home in (AGENT_NAMESPACE, helm.NAMESPACE))
-"""How accounts of our own begin, in a sandbox and where the chart is installed."""
+"""User name prefixes of the project's service accounts, in a sandbox and installed by the chart."""
 _FORBIDDEN = 403
 SOURCES = Account("source", {"": (*EVERYTHING, *CLUSTER_SUMMARY_VIEWER)})
-"""Agents of other clusters, by the service accounts of their Sources."""
+"""Agents of other clusters, which use the service accounts of their Sources."""
 
 
 class _Object(msgspec.Struct, rename="camel"):
@@ -41,7 +41,7 @@ class _Status(msgspec.Struct):
 
 
 class Asked(msgspec.Struct, rename="camel"):
-    """One request, as the log has it."""
+    """A request in the audit log."""
 
     user: _User
     verb: str = ""
@@ -49,13 +49,13 @@ class Asked(msgspec.Struct, rename="camel"):
     response_status: _Status | None = None
 
     def kind_of_request(self) -> tuple[str, ...]:
-        """All that may make a difference to a role."""
+        """Return all attributes that may decide whether a role allows the request."""
         what = self.object_ref or _Object()
         own = self.user.username if self.is_ours() else ""
         return (own, self.verb, what.api_group, what.resource, what.subresource, what.namespace, what.name)
 
     def needs(self, account: Account, scope: str, grant: Grant) -> bool:
-        """Whether it is this grant that allowed it."""
+        """Check that this grant allows the request."""
         what = self.object_ref
         return (
             what is not None
@@ -67,7 +67,7 @@ class Asked(msgspec.Struct, rename="camel"):
         )
 
     def is_ours(self) -> bool:
-        """Whether an agent or a webhook asked in its own cluster."""
+        """Check that an agent or a webhook made the request in its own cluster."""
         return self.user.username.startswith(_USERS)
 
     def _is(self, account: Account) -> bool:
@@ -82,19 +82,21 @@ _decoder = msgspec.json.Decoder(Asked)
 
 
 def asked(directory: Path) -> Iterator[Asked]:
-    """Every request of ours in the logs of a sandbox."""
+    """Yield every request of agents and webhooks in a sandbox's audit logs."""
     for log in sorted(directory.glob("*/audit.log")):
         yield from audit.read_as(_decoder, log.parent)
 
 
 _DISCOVERY = ' cannot get path "/api'
-"""Every user may ask for what is served (`system:discovery`), once the API server has read its roles."""
+"""Every user may read discovery (`system:discovery`), but only once the API server has loaded its roles."""
 
 
 def refused(directory: Path) -> list[str]:
-    """What a role lacks: requests that the API server of the own cluster forbade for want of a right, or by a policy.
+    """List requests in the own cluster that were forbidden because a role lacks the right, or by an admission
+    policy.
 
-    One that has just been started forbids what it grants as soon as it has read its roles: that does not count.
+    An API server that has just started forbids granted requests until it has loaded its roles; those are left
+    out.
     """
     found = {
         f"{one.verb} {one.object_ref}: {one.response_status.message}"
@@ -108,7 +110,8 @@ def refused(directory: Path) -> list[str]:
 
 
 def _by_role(one: Asked, message: str) -> bool:
-    """Whom the agent may impersonate is granted by a Role in a namespace, and may go with that before its objects."""
+    """Check that a role lacks the right. Impersonation is left out: a Role in a namespace grants it, and may be
+    deleted before the objects there."""
     return (
         " cannot " in message
         and " cannot impersonate " not in message
@@ -118,7 +121,7 @@ def _by_role(one: Asked, message: str) -> bool:
 
 
 def _by_policy(message: str) -> bool:
-    """Whether one of the policies about the agent refused what the agent itself wanted."""
+    """Check that an admission policy about agents refused a request of the agent."""
     return any(f"ValidatingAdmissionPolicy '{name}'" in message for name in specs(""))
 
 
@@ -129,18 +132,18 @@ def _granted(*accounts: Account) -> list[tuple[Account, str, Grant]]:
 
 
 class Ledger:
-    """What roles have too much: grants that no request of any fleet of this run has needed."""
+    """Grants that no request in this test run has needed so far."""
 
     def __init__(self) -> None:
         self._waiting = [
             (account, scope, grant)
             for account, scope, grant in _granted(AGENT, WEBHOOK, SOURCES)
-            # Webhooks of the chart do not register themselves.
+            # Webhooks installed by the chart do not register themselves.
             if account is not WEBHOOK or grant.feature != REGISTER
         ]
 
     def read(self, directory: Path) -> None:
-        """Strike off what was asked in a sandbox so far."""
+        """Remove the grants that requests in a sandbox's audit logs have needed."""
         seen = set()
         for one in asked(directory):
             key = one.kind_of_request()
@@ -149,7 +152,7 @@ class Ledger:
                 self._waiting = [entry for entry in self._waiting if not one.needs(*entry)]
 
     def unused(self) -> list[str]:
-        """What is left, after all that was asked until now."""
+        """List the grants that no request has needed so far."""
         return sorted(
             {
                 f"{account.name}{f' ({scope})' if scope else ''}: {grant.verb} {grant.resource}"

@@ -1,4 +1,4 @@
-"""Requests from every cluster all the while, and a history of what a Deployment was in the meantime."""
+"""Continuous requests in every cluster, and the history of a Deployment during these requests."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ from tests.e2e.shared import CLUSTERS
 
 Raw = dict[str, Any]
 RATE = 50.0
-"""Requests a second of all clients together."""
+"""Requests per second of all clients together."""
 BALANCER = "balancer"
 _MEET_SECONDS = 300.0
 _REVISION = "deployment.kubernetes.io/revision"
 
 
 class Traffic:
-    """Clients in the networks of clusters, each with its own backends, and what has come of their requests."""
+    """Clients in the networks of clusters, each with its own backends, and the results of their requests."""
 
     def __init__(self, rate: float) -> None:
         """:param rate: requests a second of each client"""
@@ -37,7 +37,8 @@ class Traffic:
         self._processes: dict[str, Process] = {}
         self._asked: Counter[str] = Counter()
         self._met: defaultdict[str, set[str]] = defaultdict(set)
-        """How often a client has asked, and who has answered it, as far as its output was read."""
+        """Number of requests by client, and the backends that answered each client, from the output read so
+        far."""
         self.results: dict[str, Raw] = {}
 
     async def begin(self, fleet: Fleet, name: str, cluster: str) -> None:
@@ -52,14 +53,14 @@ class Traffic:
         )
 
     def ask(self, name: str, backends: list[str]) -> None:
-        """What a client asks from now on."""
+        """Set the backends that a client sends requests to from now on."""
         process = self._processes.get(name)
         assert process is not None
         assert process.stdin is not None
         process.stdin.write((" ".join(backends) + "\n").encode())
 
     async def end(self) -> None:
-        """Wait for the last answers."""
+        """Close all clients' input, wait for their last answers and read their results."""
         for process in self._processes.values():
             if process.stdin is not None:
                 process.stdin.close()
@@ -68,12 +69,12 @@ class Traffic:
             self.results[name] = json.loads(output.splitlines()[-1])
 
     async def asked(self, name: str, count: int) -> None:
-        """Wait until a client has asked so many times."""
+        """Wait until a client has sent `count` requests."""
         while self._asked[name] < count:
             await self._read(name)
 
     async def met(self, backends: set[str]) -> None:
-        """Wait until each of these has answered every client. Raises AssertionError if one has not in five minutes."""
+        """Wait until each backend has answered every client. Raises AssertionError after five minutes."""
         for name in self._processes:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_MEET_SECONDS):
@@ -93,24 +94,24 @@ class Traffic:
             self._met[name].add(value)
 
     def kill(self) -> None:
-        """End clients that are still there."""
+        """Kill clients that still run."""
         for process in self._processes.values():
             if process.returncode is None:
                 process.kill()
 
     def none_failed(self, seconds: float) -> None:
-        """Every request of every client was answered, and there were enough of them to mean something."""
+        """Check that every request was answered, and that there were enough requests for a meaningful result."""
         failed = {name: each["failed"] for name, each in self.results.items() if each["failed"]}
         assert not failed, f"requests failed: {json.dumps(failed, indent=1)}"
         self.enough_asked(seconds)
 
     def enough_asked(self, seconds: float) -> None:
-        """There were enough requests in so many seconds to mean something."""
+        """Check that each client sent at least a quarter of the requests planned for `seconds`."""
         asked = {name: each["asked"] for name, each in self.results.items()}
         assert min(asked.values()) >= seconds * self._rate / 4, f"too few were asked: {asked}"
 
     def answered_by(self, name: str) -> set[str]:
-        """Who has answered a client."""
+        """Return the backends that have answered a client."""
         return set(self.results[name]["answers"])
 
 
@@ -128,14 +129,16 @@ def by_headless_name(cluster: str) -> str:
 async def traffic(
     fleet: Fleet, namespace: str, service: str, ingresses: Mapping[str, str] | None = None, headless: str = ""
 ) -> AsyncIterator[Traffic]:
-    """Have clients ask until the end of the block, and wait for all answers then.
+    """Send requests from clients until the end of the block, then wait for all answers.
 
-    One client in each cluster asks the address of the Service, one in the source the endpoints in its EndpointSlices.
+    One client in each cluster uses the Service's cluster IP. One in the source uses the endpoints in its
+    EndpointSlices.
 
-    :param ingresses: addresses of ingress controllers by their cluster, each of which a client there asks as well
-    :param headless: name of a headless Service, which a client in each cluster asks as well. There is no cluster DNS:
-        the client uses the addresses that CoreDNS publishes, the ready ones of the EndpointSlices in its own cluster,
-        and caches none of them.
+    :param ingresses: addresses of ingress controllers by cluster; one more client in that cluster uses each
+
+    :param headless: name of a headless Service, which one more client in each cluster uses. There is no cluster
+    DNS: the client uses the addresses that CoreDNS would publish, which are the ready ones in the local
+    EndpointSlices, and caches none of them.
     """
     names = {by_headless_name(cluster): cluster for cluster in CLUSTERS} if headless else {}
     found = Traffic(RATE / (len(CLUSTERS) + 1 + len(ingresses or ()) + len(names)))
@@ -161,7 +164,7 @@ async def traffic(
 async def _by_slices(
     found: Traffic, fleet: Fleet, name: str, cluster: str, namespace: str, service: str
 ) -> AsyncIterator[None]:
-    """A client asks the ready endpoints in the EndpointSlices that its cluster has of a Service."""
+    """Run a client that uses the ready endpoints in a cluster's EndpointSlices of a Service."""
     slices = Informer(fleet.clients[cluster], ENDPOINT_SLICES, namespace, labels=f"{LABEL_SERVICE_NAME}={service}")
     await found.begin(fleet, name, cluster)
     slices.subscribe(lambda old, new: found.ask(name, _backends(slices)))
@@ -170,7 +173,7 @@ async def _by_slices(
 
 
 def _backends(slices: Informer) -> list[str]:
-    """Return the ready endpoints of all slices, as ingress controllers and DNS servers take them."""
+    """Return the ready endpoints of all slices, as ingress controllers and DNS servers use them."""
     found = [slice.decode() for slice in slices.store]
     return sorted(
         {
@@ -184,30 +187,30 @@ def _backends(slices: Informer) -> list[str]:
 
 
 class History:
-    """Every state of one Deployment, its ReplicaSets and pods that a watch has shown."""
+    """Every state of a Deployment, its ReplicaSets and pods that a watch has reported."""
 
     def __init__(self) -> None:
         self.available: list[int] = []
         self.pods: list[int] = []
-        """How many there were that were not being deleted."""
+        """Number of pods that were not terminating, after each event."""
         self.revisions: set[str] = set()
         self.replica_sets: set[str] = set()
         self._living: set[str] = set()
 
     def deployment(self, old: Object | None, new: Object | None) -> None:
-        """Take note of a state of the Deployment."""
+        """Record a state of the Deployment."""
         if new is not None:
             found = new.decode()
             self.available.append(found.get("status", {}).get("availableReplicas", 0))
             self.revisions.add(found["metadata"]["annotations"][_REVISION])
 
     def replica_set(self, old: Object | None, new: Object | None) -> None:
-        """Take note of a ReplicaSet."""
+        """Record a ReplicaSet."""
         if new is not None:
             self.replica_sets.add(new.uid)
 
     def pod(self, old: Object | None, new: Object | None) -> None:
-        """Take note of a pod that comes or goes."""
+        """Record a pod that has been created, changed or deleted."""
         for pod in (old, new):
             if pod is not None:
                 self._living.discard(pod.uid)
@@ -218,7 +221,7 @@ class History:
 
 @contextlib.asynccontextmanager
 async def history(fleet: Fleet, namespace: str, app: str) -> AsyncIterator[History]:
-    """Of the Deployment of an app, whose pods and ReplicaSets have its label."""
+    """Record the history of an app's Deployment, and of ReplicaSets and pods with the app's label."""
     found = History()
     name, labels = f"metadata.name={app}", f"app={app}"
     watched: list[tuple[Informer, Callable[[Object | None, Object | None], None]]] = [
@@ -230,7 +233,7 @@ async def history(fleet: Fleet, namespace: str, app: str) -> AsyncIterator[Histo
         for informer, note in watched:
             await stack.enter_async_context(_running(informer))
             informer.subscribe(note)
-        # What was there came one by one.
+        # The informer delivers initial pods one by one: keep only the final count.
         found.pods = found.pods[-1:]
         yield found
 

@@ -1,4 +1,4 @@
-"""The roles of agents and webhooks hold no verb that these tests, all of them together, do not need."""
+"""Fail the run if a role of agents or webhooks has a verb that none of these tests needs."""
 
 from collections import defaultdict
 from collections.abc import Generator
@@ -21,7 +21,7 @@ OPTIONAL = {
     "test_71_applications_run.py",
     "test_99_rights.py",
 }
-"""What not every machine or run has, and what needs no right that others do not."""
+"""Files that not every machine or run executes, and that need no verb which the other files do not need."""
 WITHIN = "an API server asks whether one may, within another request: no audit log shows it"
 FOLLOW = "tests/controllers/dependencies/test_follow*.py"
 STAND_INS = "volumes grow, and begin again elsewhere: tests/controllers/dependencies/test_standins.py"
@@ -76,38 +76,39 @@ NEEDED_ELSEWHERE = {
     "source: deletecollection podchaperons.multicluster.admiralty.io": ADMIRALTY,
     "source: list pods": ADMIRALTY,
 }
-"""Grants that no audit log of these tests shows, and why they are there.
+"""Grants that appear in no audit log of these tests, with the reason to have them.
 
-Uninstalling has a role of its own, with which it runs in tests/chart.
+Uninstalling uses its own role, which tests/chart covers.
 """
 
 _KEY = "flotilla/rights"
 _OUTPUT = "unused rights"
 _FIRST_TIER = "flotilla/rights-of-the-first-tier"
-"""Kept in pytest's cache for `hack/test --full`: neither tier alone needs every verb."""
+"""Key in pytest's cache for `hack/test --full`: only both tiers together need every verb."""
 _IN_VAIN = 6
-"""Not the exit status of failed tests: hack/test runs these once more, and remembers this."""
+"""Exit status for unneeded grants. Differs from that of failed tests: hack/test runs failed tests again and
+keeps this status."""
 
 
 class Verdict:
-    """Gathers what became of tests, and which rights no worker's fleets have needed."""
+    """Collects test outcomes and the grants that no worker's fleets have needed."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._chosen = any("::" in each for each in config.args) or config.option.keyword or config.option.markexpr
         self._outcomes: defaultdict[str, set[str]] = defaultdict(set)
         self._unused: set[str] | None = None
         self._incomplete = False
-        """A worker broke down: what its fleets have needed is unknown."""
+        """True if a worker crashed, since the grants that its fleets needed are then unknown."""
         self._said = ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Remember what became of a test, by file."""
+        """Record the outcome of a test by file."""
         folder, _, file = report.nodeid.partition("::")[0].rpartition("/")
         if folder == FOLDER and (report.when == "call" or not report.passed):
             self._outcomes[file].add(report.outcome)
 
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """Add what the fleets of a worker have not needed."""
+        """Add the unneeded grants that a worker reports."""
         output = getattr(node, "workeroutput", {})
         if _OUTPUT in output:
             self.add(output[_OUTPUT])
@@ -115,11 +116,11 @@ class Verdict:
             self._incomplete = True
 
     def add(self, unused: list[str]) -> None:
-        """What one process' fleets have not needed."""
+        """Add the grants that one process' fleets have not needed."""
         self._unused = set(unused) if self._unused is None else self._unused & set(unused)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Judge, if all files have passed; the second look repeats what was said after the first."""
+        """Judge the grants if all files have passed. The second look repeats the verdict of the first."""
         cache = getattr(session.config, "cache", None)
         if session.config.getoption("--second-look"):
             self._correct(cache)
@@ -135,14 +136,14 @@ class Verdict:
             cache.set(_KEY, self._said)
 
     def _correct(self, cache: pytest.Cache | None) -> None:
-        """Count what passes in the second look as passed, in the record that `hack/test --full` reads."""
+        """Count tests that pass in the second look as passed, in the record that `hack/test --full` reads."""
         record = cache.get(_FIRST_TIER, None) if cache is not None else None
         if cache is not None and record:
             passed = {file: ["passed"] for file, found in self._outcomes.items() if found == {"passed"}}
             cache.set(_FIRST_TIER, {**record, "outcomes": record["outcomes"] | passed})
 
     def _join_tiers(self, config: pytest.Config) -> None:
-        """Keep what the first tier has needed for `hack/test --full`, which adds it to its own."""
+        """Save the first tier's result for `hack/test --full`, or combine it with the second tier's."""
         cache, tier = getattr(config, "cache", None), tier_of(config)
         if cache is None:
             return
@@ -181,12 +182,12 @@ class Verdict:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers only tell."""
+    """Register the verdict in the main process; workers only report."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Verdict(config))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Tell the process that judges."""
+    """Send a worker's unneeded grants to the main process."""
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput[_OUTPUT] = LEDGER.unused()
