@@ -181,7 +181,7 @@ class Attacks:
         us = self._fleet.clients["us"]
 
         async def none_left() -> bool:
-            # List requests fail as well: agents' JSON decoders reject an object of this depth.
+            # The client cannot decode an object of this depth, nor a list with it: delete it by name.
             with contextlib.suppress(NotFound):
                 await us.session.request("DELETE", CHAPERONS.path(self._namespace, "deep"))
             left = await us.list(CHAPERONS, self._namespace)

@@ -1,4 +1,4 @@
-"""The census: every delegate pod that has ever been, in all clusters, and whether one proxy pod ever had two."""
+"""The census: all delegates that ever existed in any cluster, and proxy pods that had two at the same time."""
 
 import asyncio
 import functools
@@ -26,16 +26,16 @@ class Delegate:
 
 
 def is_candidate(pod: Object) -> bool:
-    """Whether a delegate has no leave to start yet (mode `reserve`)."""
+    """Check that a delegate may not start yet (mode `reserve`)."""
     return pod.scheduler_name == SCHEDULER_CANDIDATE and not pod.node_name
 
 
 @dataclass
 class Census:
-    """Watches the delegates of all clusters from the beginning to the end of a session.
+    """Watches the delegates of all clusters during a whole session.
 
-    A watch of one cluster may be behind that of another: what looks like two delegates of one pod counts only if both
-    API servers say that they exist. A candidate without a node does not count: of those a pod may have several.
+    Watches of two clusters may differ in delay. Two delegates of one proxy pod therefore count only if both API
+    servers confirm that they exist. Unbound candidates do not count: a proxy pod may have several.
     """
 
     clients: dict[str, Client]
@@ -47,7 +47,7 @@ class Census:
     _suspects: asyncio.Queue[tuple[Delegate, ...]] = field(default_factory=asyncio.Queue)
 
     async def run(self) -> None:
-        """Count until cancelled."""
+        """Record delegates until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._check())
             for name, client in self.clients.items():
@@ -56,22 +56,23 @@ class Census:
                 group.create_task(informer.run())
 
     def of(self, namespace: str, records: Iterable[Delegate] | None = None) -> list[Delegate]:
-        """Living delegates (or those among `records`) of a namespace."""
+        """Return the delegates of a namespace among `records`; None: among the living ones."""
         return [each for each in (self.living.values() if records is None else records) if each.namespace == namespace]
 
     def take_duplicates(self) -> list[str]:
-        """Duplicates seen since they were last taken: one test's are not the next one's."""
+        """Return and reset the duplicates, so that each test sees only its own."""
         found, self.duplicates = self.duplicates, []
         return found
 
     def forget(self, namespace: str) -> None:
-        """Another test has this namespace now: what was there before counts no more."""
+        """Forget a namespace's records, since another test uses it now."""
         for records in (self.born, self.gone):
             for each in self.of(namespace, tuple(records.values())):
                 del records[each.uid]
 
     def check(self, namespace: str, *, at_most: int | None = None, may_end: bool = False) -> None:
-        """No pod ever had two delegates; unless `may_end` none has ended; and no more than `at_most` were made."""
+        """Check that no proxy pod had two delegates, that at most `at_most` were created, and, unless
+        `may_end`, that none ended."""
         assert self.duplicates == []
         if not may_end:
             assert self.of(namespace, self.gone.values()) == [], "delegates ended although nobody deleted their pods"

@@ -1,4 +1,4 @@
-"""Claims of users, and volumes for them in targets."""
+"""PersistentVolumeClaims of users, and volumes for them in targets."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ VOLUMES_EACH = 5
 
 @contextlib.asynccontextmanager
 async def volumes(fleet: Fleet, name: str) -> AsyncIterator[None]:
-    """Some volumes in both targets, which claims of a storage class get when their pod has a node; none here."""
+    """Create volumes in both targets that bind on first consumer. The source gets no volumes."""
     for cluster in ("us", "eu"):
         client = fleet.clients[cluster]
         mode = {"provisioner": "kubernetes.io/no-provisioner", "volumeBindingMode": "WaitForFirstConsumer"}
@@ -35,7 +35,7 @@ async def volumes(fleet: Fleet, name: str) -> AsyncIterator[None]:
 
 
 async def bound(fleet: Fleet, namespace: str, name: str) -> None:
-    """Wait until whoever waits for a claim of the source goes on."""
+    """Wait until a claim is bound in the source."""
 
     async def is_bound() -> bool:
         found = await fleet.source.get(PERSISTENT_VOLUME_CLAIMS, name, namespace)

@@ -1,4 +1,4 @@
-"""What the promises share beside their fleets."""
+"""Fixtures of the end-to-end tests, in addition to the fleets."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -21,28 +21,28 @@ from tests.e2e.webpods import HEADLESS, REPLICAS, TARGETS, headless, in_clusters
 
 @pytest.fixture(scope="session")
 def processes_only(request: pytest.FixtureRequest) -> None:
-    """Skip where agents are pods."""
+    """Skip if agents run as pods."""
     if request.config.getoption("--installed-by") == "chart":
         pytest.skip("needs agents that are processes of the sandbox")
 
 
 @pytest.fixture(scope="session")
 def pods_only(request: pytest.FixtureRequest) -> None:
-    """Skip where agents are processes."""
+    """Skip if agents run as processes."""
     if request.config.getoption("--installed-by") == "sandbox":
         pytest.skip("needs agents that are pods of the chart: --installed-by=chart")
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace of the test's own with the targets us and eu."""
+    """A namespace for this test with the targets us and eu."""
     async with fleet.namespace() as name:
         yield name
 
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def no_duplicates(request: pytest.FixtureRequest) -> AsyncIterator[None]:
-    """No test may ever see two delegates of one pod."""
+    """Fail a test during which a proxy pod had two delegates."""
     yield
     if "fleet" in request.fixturenames:
         fleet: Fleet = request.getfixturevalue("fleet")
@@ -51,14 +51,15 @@ async def no_duplicates(request: pytest.FixtureRequest) -> AsyncIterator[None]:
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def soon(fleet: Fleet, processes_only: None) -> AsyncIterator[None]:
-    """What was missing in a target is looked for every 2 s."""
+    """Let the source's agent repeat discovery of its targets' APIs every 2 s."""
     async with agent_with(fleet, "cd", ("--discovery-interval=2s",)):
         yield
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace on real nodes with six pods in eu, behind a Service and a headless one that every cluster has."""
+    """A namespace with six pods on real nodes in eu, and a Service and a headless Service that exist in every
+    cluster."""
     async with fleet.namespace() as namespace:
         await say(fleet, namespace, {TARGETS: "eu"})
         for service in (shared.service("web"), headless()):

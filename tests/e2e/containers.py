@@ -1,4 +1,4 @@
-"""The chart's processes in containers, as the machine sees them."""
+"""The chart's processes, which run in containers, with their process ids and logs on this machine."""
 
 import contextlib
 import os
@@ -15,14 +15,14 @@ PROGRAMS: dict[str, tuple[str, Callable[[list[str]], bool]]] = {
     "webhook": ("webhook", lambda command: command[1:3] == ["-m", "webhook"]),
     "candidate-scheduler": ("candidates", lambda command: command[0].endswith("kube-scheduler")),
 }
-"""Processes by their names in a sandbox: the component whose pods have them, and how they are known."""
+"""For each process name of a sandbox: the component of its pods, and a check of the command line."""
 
 
 class InstalledCluster(Cluster):
-    """A cluster whose agent, webhook and candidate scheduler are in containers of its real node."""
+    """A cluster whose agent, webhook and candidate scheduler run in containers on its real node."""
 
     def pids(self, name: str) -> list[int]:
-        """Processes of a component that run, the youngest last."""
+        """Return the ids of a component's running processes, the newest last."""
         _, fits = PROGRAMS[name]
         node = network.namespace_name(self.runner.plan.identity, self.name)
         found = []
@@ -33,13 +33,13 @@ class InstalledCluster(Cluster):
         return [pid for _, pid in sorted(found)]
 
     def pid(self, name: str) -> int | None:
-        """Process id of one of the cluster's processes, None while it does not run."""
+        """Return the id of a process, None if it does not run."""
         if name not in PROGRAMS:
             return super().pid(name)
         return next(reversed(self.pids(name)), None)
 
     def log(self, name: str) -> Path:
-        """Log of one of the cluster's processes: as the kubelet has it, of the youngest container."""
+        """Return the log of a process. For containers this is the kubelet's log file of the newest one."""
         if name not in PROGRAMS:
             return super().log(name)
         logs = (self.directory / "node" / "log" / "pods").glob(f"{NAMESPACE}_{RELEASE}-*/{name}/*.log")

@@ -44,7 +44,7 @@ _SECOND = "second-"
 
 @dataclass(frozen=True)
 class Kubectl:
-    """One kubectl, in one namespace of the source."""
+    """kubectl in one namespace of the source."""
 
     program: str
     kubeconfig: Path

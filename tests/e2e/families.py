@@ -1,4 +1,4 @@
-"""Tests of clusters with IPv6 addresses: IP families of a fleet, and gateways in its network namespaces."""
+"""Helpers for tests of clusters with IPv6: IP families of a fleet, and gateways in its network namespaces."""
 
 import contextlib
 import ipaddress
@@ -24,7 +24,7 @@ CLUSTERS = ("cd", "us")
 
 
 def families(fleet: Fleet) -> list[str]:
-    """IP families of a fleet as Services name them, the primary one first."""
+    """Return a fleet's IP families as named in Services, the primary one first."""
     return [f"IPv{version}" for version in VERSIONS[plan_of(fleet, "us").family]]
 
 
@@ -33,7 +33,7 @@ def plan_of(fleet: Fleet, cluster: str) -> ClusterPlan:
 
 
 def are_in(addresses: Iterable[str], ranges: Iterable[str]) -> bool:
-    """Whether there is one address in each range, in the same order."""
+    """Check that each address is in the range at the same position."""
     pairs = zip(addresses, ranges, strict=True)
     return all(ipaddress.ip_address(address) in ipaddress.ip_network(each) for address, each in pairs)
 
@@ -54,9 +54,9 @@ async def endpoints(fleet: Fleet, namespace: str, name: str, cluster: str) -> di
 
 @contextlib.asynccontextmanager
 async def gateways(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """An Envoy in the network namespace of every cluster, at the address of the node.
+    """Run an Envoy in every cluster's network namespace, at the address of the node.
 
-    At the end of the context the Service `web` of the namespace is deleted.
+    At the end, delete the Service `web` of the namespace.
     """
     async with contextlib.AsyncExitStack() as stack:
         for cluster in CLUSTERS:
@@ -85,7 +85,7 @@ async def gateways(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
 
 
 async def gateway_port(fleet: Fleet, namespace: str) -> int:
-    """Return the port of `web` at the gateway of the source, once EndpointSlices of each family lead to the gateway."""
+    """Return the port of `web` at the source's gateway, once EndpointSlices of each family contain the gateway."""
     labels = f"{LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
 
     async def probe() -> int:
@@ -99,7 +99,8 @@ async def gateway_port(fleet: Fleet, namespace: str) -> int:
 
 @contextlib.asynccontextmanager
 async def _called_at(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
-    """The Service of the gateways of a cluster, with the addresses of its node as load balancer and as endpoints."""
+    """Create the Service of a cluster's gateways, with the node's addresses as load balancer addresses and as
+    endpoints."""
     client, addresses = fleet.clients[cluster], plan_of(fleet, cluster).addresses
     spec = {"type": "LoadBalancer", "ports": [{"name": "gateway", "port": PORT}]}
     await client.create(SERVICES, {"metadata": {"name": GATEWAY_SERVICE}, "spec": spec}, AGENT_NAMESPACE)

@@ -293,7 +293,7 @@ async def keeper(new_sandbox: NewSandbox) -> AsyncIterator[FleetKeeper]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def fleet(request: pytest.FixtureRequest, keeper: FleetKeeper) -> AsyncIterator[Fleet]:
-    """The fleet that this file needs; it goes when the next file needs another one."""
+    """The fleet that this file needs. It is stopped if the next test needs another one."""
     name = fleet_of(request.node.nodeid)
     yield await keeper.fleet(name)
     if request.session.stash.get(_NEXT, "") != name:

@@ -17,7 +17,7 @@ OLD_FINALIZER = P + "multiclusterForegroundDeletion"
 
 @dataclass(frozen=True)
 class Seen:
-    """Elected pods with what belongs to them, in the source and in its target `us`."""
+    """Elected pods and the objects that belong to them, in the source and in its target `us`."""
 
     namespace: str
     space: Raw
@@ -46,7 +46,7 @@ class Seen:
 
     @property
     def all(self) -> dict[str, Raw]:
-        """Every object."""
+        """All objects by field name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "namespace"}
 
 

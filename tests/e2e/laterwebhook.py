@@ -1,4 +1,4 @@
-"""A mutating webhook of somebody else, asked after ours: a mesh's injector, or whoever rewrites images."""
+"""A third-party mutating webhook that is called after the agent's, such as a mesh's injector."""
 
 import base64
 import contextlib
@@ -27,9 +27,9 @@ Raw = dict[str, Any]
 async def later_webhook(
     fleet: Fleet, namespace: str, mutate: Callable[[Raw], Raw], cluster: str = "", *, updates: bool = False
 ) -> AsyncIterator[None]:
-    """Served by this process for pods that are created in a namespace of the source, or of the cluster that is named.
+    """Serve a webhook that replaces new pods of a namespace by the result of `mutate`.
 
-    It gives what `mutate` returns; with `updates`, also when pods are changed.
+    `cluster` is the source if empty. With `updates`, changed pods are mutated as well.
     """
     cluster = cluster or fleet.names[0]
     client = fleet.clients[cluster]
@@ -47,7 +47,7 @@ async def later_webhook(
     app.router.add_post("/mutate", answer)
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()
-    # API servers ask in the order of names: ours is called multicluster-scheduler.
+    # API servers call webhooks in alphabetical order; the agent's is named multicluster-scheduler.
     name = f"zz-later-{namespace}"
     try:
         await web.TCPSite(runner, host, 0, ssl_context=serving(authority, host)).start()
@@ -87,7 +87,7 @@ async def _is_asked(client: Client, namespace: str, mutate: Callable[[Raw], Raw]
 
 
 def serving(authority: Authority, host: str) -> ssl.SSLContext:
-    """What a webhook of this process serves with."""
+    """Return the TLS context of a webhook in this process."""
     pair = authority.serving([host])
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     with tempfile.NamedTemporaryFile() as file:

@@ -1,4 +1,4 @@
-"""Ways to lose things of a source `cd` and its target `us`, and a pod to see what becomes of it."""
+"""Failures of a source `cd` and its target `us`, and a pod to observe during them."""
 
 import asyncio
 import contextlib
@@ -19,7 +19,7 @@ Raw = dict[str, Any]
 
 @contextlib.asynccontextmanager
 async def source_away(fleet: Fleet) -> AsyncIterator[None]:
-    """The source's agent is dead for a while."""
+    """Stop the source's agent during the block."""
     await fleet.sandbox.kill("cd", "agent")
     try:
         yield
@@ -29,7 +29,7 @@ async def source_away(fleet: Fleet) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def target_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """The link to us is down for a while, and the source knows it."""
+    """Cut the link to us during the block, which begins once the source has noticed."""
     await fleet.sandbox.set_link("us", up=False)
     try:
 
@@ -45,7 +45,8 @@ async def target_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def node_by_hand(fleet: Fleet) -> AsyncIterator[str]:
-    """A node of us whose kubelet is the test, for pods with the node selector `e2e/node: manual`."""
+    """Create a node in us without a kubelet, for pods with the node selector `e2e/node: manual`; the test sets
+    pod status."""
     us, name = fleet.clients["us"], "us-manual"
     manifest = manifests.manual_node(name, "us")
     await us.create(NODES, manifest)
@@ -63,7 +64,8 @@ async def node_by_hand(fleet: Fleet) -> AsyncIterator[str]:
 
 
 async def _heartbeats(client: Client, node: str) -> None:
-    """A node whose kubelet is silent for 50 s is not ready."""
+    """Renew the node's Lease: the node lifecycle controller marks a node without heartbeats for 50 s as not
+    ready."""
     head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}
     while True:
         spec = {"holderIdentity": node, "leaseDurationSeconds": 40, "renewTime": micro_stamp(SystemClock().now())}
@@ -74,7 +76,8 @@ async def _heartbeats(client: Client, node: str) -> None:
 
 
 async def run(fleet: Fleet, namespace: str, **spec: Any) -> tuple[Raw, Raw]:
-    """A single pod that runs, as proxy pod and delegate; a fake node is soon done with one that never restarts."""
+    """Create a pod, wait until it runs, and return proxy pod and delegate. With restartPolicy Never, a fake
+    node completes it."""
     await fleet.source.create(PODS, manifests.pod("a", **spec), namespace)
     over = "Succeeded" if spec.get("restartPolicy") == "Never" else "Running"
 
@@ -87,19 +90,19 @@ async def run(fleet: Fleet, namespace: str, **spec: Any) -> tuple[Raw, Raw]:
 
 
 async def delegate_of(fleet: Fleet, namespace: str) -> Raw:
-    """The only delegate of a namespace."""
+    """Return the only delegate of a namespace."""
     ((_, delegate),) = (await fleet.delegates(namespace)).values()
     return delegate
 
 
 async def lose(fleet: Fleet, delegate: Raw) -> None:
-    """Delete a delegate in its target, at once."""
+    """Delete a delegate in its target without grace period."""
     metadata = delegate["metadata"]
     await fleet.clients["us"].delete(PODS, metadata["name"], metadata["namespace"], grace=0)
 
 
 async def set_status(fleet: Fleet, delegate: Raw, status: Raw) -> None:
-    """Change a delegate's status as its kubelet would."""
+    """Patch a delegate's status, like its kubelet."""
     metadata = delegate["metadata"]
     await fleet.clients["us"].patch(
         PODS, metadata["name"], {"status": status}, metadata["namespace"], sub="status", style="strategic"
@@ -107,5 +110,5 @@ async def set_status(fleet: Fleet, delegate: Raw, status: Raw) -> None:
 
 
 async def empty(fleet: Fleet, namespace: str) -> None:
-    """Wait until neither side has anything left."""
+    """Wait until no cluster has pods or chaperons of the namespace."""
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)

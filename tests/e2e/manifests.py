@@ -1,4 +1,4 @@
-"""Objects that users of a fleet create."""
+"""Manifests of objects that users create."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ REGION = "topology.kubernetes.io/region"
 
 
 def pod_spec(**more: Any) -> Raw:
-    """A container that asks for little."""
+    """Return a pod spec with one container that has small requests."""
     container = {
         "name": "main",
         "image": "busybox",
@@ -30,7 +30,7 @@ def pod_spec(**more: Any) -> Raw:
 
 
 def pod(name: str, *, elect: str | None = ELECT, annotations: Raw | None = None, **spec: Any) -> Raw:
-    """A single pod, elected unless `elect` is None."""
+    """Return a pod, elected unless `elect` is None."""
     marks = {**({elect: ""} if elect else {}), **(annotations or {})}
     return {
         "apiVersion": "v1",
@@ -41,29 +41,30 @@ def pod(name: str, *, elect: str | None = ELECT, annotations: Raw | None = None,
 
 
 def only_on(node: str) -> Raw:
-    """Affinity to one node by its name: filters cannot judge from afar whether a target has it, its scheduler can."""
+    """Return node affinity by name. Only a target's own scheduler can decide it: virtual nodes do not list node
+    names."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 
 
 def template(app: str, **spec: Any) -> Raw:
-    """The template of elected pods."""
+    """Return the pod template of elected pods."""
     return {"metadata": {"labels": {"app": app}, "annotations": {ELECT: ""}}, "spec": pod_spec(**spec)}
 
 
 def deployment(name: str, replicas: int, **spec: Any) -> Raw:
-    """A Deployment of elected pods."""
+    """Return a Deployment of elected pods."""
     return workload(DEPLOYMENTS, name, spec, replicas=replicas)
 
 
 def spread_out(name: str, replicas: int) -> Raw:
-    """A Deployment with pods in every target, also in one that other tests' pods have not left yet."""
+    """Return a Deployment whose pods spread over all targets, even if one still has pods of other tests."""
     constraint = spread(name, "kubernetes.io/hostname", "ScheduleAnyway")
     return deployment(name, replicas, topologySpreadConstraints=[constraint])
 
 
 def in_every_target(name: str, replicas: int) -> Raw:
-    """The same, also in a target that is slow just now, as on a busy machine."""
+    """Return a Deployment with pods in every target, even if one responds slowly, as on a busy machine."""
     made = deployment(name, replicas)
     constraints = {"topologySpreadConstraints": [spread(name, REGION, "DoNotSchedule")]}
     made["spec"]["template"]["metadata"]["annotations"][PREFIX + PROXY_CONSTRAINTS] = json.dumps(constraints)
@@ -71,18 +72,18 @@ def in_every_target(name: str, replicas: int) -> Raw:
 
 
 def spread(app: str, over: str, otherwise: str) -> Raw:
-    """A topology spread constraint."""
+    """Return a topology spread constraint."""
     selector = {"matchLabels": {"app": app}}
     return {"maxSkew": 1, "topologyKey": over, "whenUnsatisfiable": otherwise, "labelSelector": selector}
 
 
 def stateful_set(name: str, replicas: int) -> Raw:
-    """A StatefulSet of elected pods."""
+    """Return a StatefulSet of elected pods."""
     return workload(STATEFULSETS, name, {}, replicas=replicas, serviceName=name, podManagementPolicy="Parallel")
 
 
 def workload(kind: Kind, name: str, spec: Raw, **more: Any) -> Raw:
-    """Anything of `apps` with a pod template."""
+    """Return a workload of the API group `apps` with a pod template."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -92,7 +93,7 @@ def workload(kind: Kind, name: str, spec: Raw, **more: Any) -> Raw:
 
 
 def job(name: str, completions: int, **spec: Any) -> Raw:
-    """A Job of elected pods."""
+    """Return a Job of elected pods."""
     return {
         "apiVersion": JOBS.api_version,
         "kind": JOBS.name,
@@ -106,25 +107,25 @@ def job(name: str, completions: int, **spec: Any) -> Raw:
 
 
 def ours(kind: str, name: str, namespace: str | None, spec: Raw) -> Raw:
-    """A Target, Source or the like."""
+    """Return an object of the multicluster API group, such as a Target or Source."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": f"{GROUP}/{VERSION}", "kind": kind, "metadata": metadata, "spec": spec}
 
 
 def secret(name: str, namespace: str, config: str) -> Raw:
-    """A Secret with a kubeconfig."""
+    """Return a Secret with a kubeconfig."""
     metadata = {"name": name, "namespace": namespace}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": {"config": config}}
 
 
 def namespace(name: str, *, enabled: bool = False) -> Raw:
-    """A namespace, with the label that lets its pods be elected or without."""
+    """Return a namespace, with the label that allows electing its pods if `enabled`."""
     labels = {"multicluster-scheduler": "enabled"} if enabled else {}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
 def manual_node(name: str, region: str) -> Raw:
-    """A node without any kubelet, not even a fake one: the test itself says what happens on it."""
+    """Return a node without a kubelet, not even a fake one: the test itself sets the status of its pods."""
     size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
     return {
         "apiVersion": "v1",

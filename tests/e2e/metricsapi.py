@@ -1,4 +1,4 @@
-"""A metrics API (metrics.k8s.io) that says what a test wants: real nodes have a kubelet to ask, fake ones do not."""
+"""A metrics API (metrics.k8s.io) that serves values set by tests. Fake nodes have no kubelet to measure pods."""
 
 import contextlib
 import datetime
@@ -22,20 +22,20 @@ _PATH = "/apis/metrics.k8s.io/v1beta1"
 
 
 class Metrics:
-    """Every pod uses as much as `cpu` says."""
+    """Serves the same usage, `cpu`, for every pod."""
 
     def __init__(self, client: Client) -> None:
         self.cpu = "0"
         self._client = client
 
     async def discovery(self, request: web.Request) -> web.Response:
-        """What the group serves."""
+        """Serve the resource list of the API group."""
         pods = {"name": "pods", "singularName": "", "namespaced": True, "kind": "PodMetrics", "verbs": ["get", "list"]}
         answer = {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": _PATH.removeprefix("/apis/")}
         return web.json_response(answer | {"resources": [pods]})
 
     async def pods(self, request: web.Request) -> web.Response:
-        """PodMetrics of all pods that a selector chooses."""
+        """Serve PodMetrics of all pods that a label selector matches."""
         chosen = await self._client.list(
             PODS, request.match_info["namespace"], labels=request.query.get("labelSelector", "")
         )
@@ -55,7 +55,7 @@ class Metrics:
 
 @contextlib.asynccontextmanager
 async def metrics_api(fleet: Fleet, namespace: str) -> AsyncIterator[Metrics]:
-    """Served by this process and registered in the source cluster."""
+    """Serve the metrics API from this process and register it in the source."""
     host = host_facing(fleet.sandbox[fleet.names[0]])
     metrics = Metrics(fleet.source)
     app = web.Application()
@@ -75,7 +75,7 @@ async def metrics_api(fleet: Fleet, namespace: str) -> AsyncIterator[Metrics]:
 
 
 async def register(client: Client, namespace: str, host: str, port: int) -> None:
-    """Let an API server pass on to HOST:PORT what it is asked of metrics.k8s.io."""
+    """Register an APIService, so that the API server forwards requests for metrics.k8s.io to HOST:PORT."""
     service = {"metadata": {"name": "metrics"}, "spec": {"type": "ExternalName", "externalName": host}}
     await client.create(SERVICES, service, namespace)
     spec = {

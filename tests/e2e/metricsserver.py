@@ -22,7 +22,8 @@ _NAME = "metrics-server"
 
 @contextlib.asynccontextmanager
 async def metrics_server(fleet: Fleet, cluster: str, namespace: str, path: str) -> AsyncIterator[None]:
-    """It runs with the rights that its own manifests give it, asks kubelets every 10 s, and serves metrics.k8s.io."""
+    """Run metrics-server with the rights of its own manifests. It scrapes kubelets every 10 s and serves
+    metrics.k8s.io."""
     client, each = fleet.clients[cluster], fleet.sandbox[cluster]
     for kind, manifest in _rights(namespace):
         await apply(client, kind, manifest)
@@ -34,7 +35,7 @@ async def metrics_server(fleet: Fleet, cluster: str, namespace: str, path: str) 
         await register(client, namespace, each.address, PORT)
         yield
     finally:
-        # Namespaces do not go while an API server has an API that nobody serves.
+        # The namespace controller cannot finish a deletion while an APIService is unavailable.
         await _forget(client, namespace)
         os.kill(pid, signal.SIGKILL)
         await process.wait_gone([pid], 10)
@@ -71,7 +72,7 @@ async def _forget(client: Client, namespace: str) -> None:
 
 
 def _rights(namespace: str) -> Iterator[tuple[Kind, dict[str, Any]]]:
-    """As its own manifests have them."""
+    """Yield the rights from metrics-server's own manifests."""
     yield SERVICE_ACCOUNTS, service_account(_NAME, namespace)
     account = {"kind": SERVICE_ACCOUNTS.name, "name": _NAME, "namespace": namespace}
     scrape = [
@@ -90,7 +91,7 @@ def _role(name: str, rules: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _binding(name: str, role: str, subject: dict[str, Any], namespace: str = "") -> dict[str, Any]:
-    """Of a ClusterRole everywhere, or of a Role in a namespace."""
+    """Return a ClusterRoleBinding; with a namespace, a RoleBinding."""
     scope = "" if namespace else "Cluster"
     return {
         "apiVersion": CLUSTER_ROLES.api_version,

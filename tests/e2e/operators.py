@@ -1,4 +1,4 @@
-"""Operators that other projects wrote, as processes beside a cluster of a fleet, with all rights in it."""
+"""Operators of other projects, run as processes next to a cluster of a fleet, with all rights in it."""
 
 import contextlib
 import hashlib
@@ -32,7 +32,7 @@ ARTIFACT = "manifests.tar.gz"
 
 
 class Places(NamedTuple):
-    """Two namespaces of the source: one that elects by default, and one whose pods stay plain."""
+    """Two namespaces of the source: one that elects pods by default, and one whose pods stay local."""
 
     elected: str
     plain: str

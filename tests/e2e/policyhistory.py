@@ -1,4 +1,4 @@
-"""Two NetworkPolicies, and what the history of a target says of the delegates that they select. Pure."""
+"""Two NetworkPolicies, and a check of the recorded history of delegates that they select. Pure."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -42,14 +42,14 @@ class Judgement:
     faults: list[str] = field(default_factory=list)
     served: Counter[str] = field(default_factory=Counter)
     called: set[str] = field(default_factory=set)
-    """Delegates that served while a caller was there."""
+    """Delegates that served while a client pod existed."""
     withdrawn: set[str] = field(default_factory=set)
-    """Delegates that were ready and behind no Service before they were told to end."""
+    """Delegates that were ready but no longer an endpoint of any Service, before they were deleted."""
     deleted: set[str] = field(default_factory=set)
 
 
 def judge(versions: Sequence[Version]) -> Judgement:
-    """Evaluate the policies at each moment for each delegate of `web` that is ready or that a slice has as serving."""
+    """Evaluate the policies at each moment, for each delegate of `web` that is ready or a serving endpoint."""
     found, apps = Judgement(), dict[str, str]()
     for number, objects in moments(versions):
         for uid, pod in objects[PODS].items():
@@ -77,7 +77,7 @@ def _workload(pod: Raw) -> Workload:
 
 
 def _serving(slices: Iterable[Raw]) -> set[str]:
-    """Return the UIDs of pods to which a cluster may send requests, terminating ones included."""
+    """Return the UIDs of pods to which a cluster may send requests, including terminating ones."""
     endpoints = [each for slice in slices for each in slice.get("endpoints") or ()]
     serving = [each for each in endpoints if each["conditions"].get("serving") is not False]
     return {each["targetRef"]["uid"] for each in serving if "targetRef" in each}
@@ -88,7 +88,7 @@ def _is_withdrawn(pod: Raw) -> bool:
 
 
 def _faults(policies: list[Raw], pod: Raw, callers: list[Workload]) -> Iterable[str]:
-    """Yield what is wrong with the policies of a pod that serves."""
+    """Yield the faults in policies of a pod that serves."""
     web, name = _workload(pod), pod["metadata"]["name"]
     selected = {each["metadata"]["name"] for each in selecting(policies, web)}
     if selected != set(POLICIES):

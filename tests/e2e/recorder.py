@@ -1,4 +1,4 @@
-"""Every version of some objects of one cluster, in the order in which its API server wrote them."""
+"""Record every version of objects in one cluster, in the order in which its API server wrote them."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ Raw = dict[str, Any]
 
 
 class Version(NamedTuple):
-    """A version of an object. API servers number the versions of all kinds by one counter, the revision of etcd."""
+    """A version of an object. API servers number versions of all kinds by one counter, the revision of etcd."""
 
     number: int
     kind: Kind
@@ -24,7 +24,7 @@ class Version(NamedTuple):
 
 
 class Moment(NamedTuple):
-    """All recorded objects by kind and UID, as they were from one version until the next."""
+    """All recorded objects by kind and UID, from one version until the next."""
 
     number: int
     objects: defaultdict[Kind, dict[str, Raw]]
@@ -44,7 +44,7 @@ def moments(versions: Iterable[Version]) -> Iterator[Moment]:
 
 @contextlib.asynccontextmanager
 async def recording(client: Client, namespace: str, kinds: Sequence[Kind]) -> AsyncIterator[list[Version]]:
-    """Context in which a list grows by each version that is written of these kinds in a namespace."""
+    """Context whose list receives each new version of these kinds in a namespace."""
     versions: list[Version] = []
     begun = [await client.version(kind, namespace) for kind in kinds]
     tasks = [

@@ -1,4 +1,4 @@
-"""What a namespace looks like in all clusters, for the message of a test that waited in vain."""
+"""Report the state of a namespace in all clusters, for the message of a test that timed out."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -29,7 +29,7 @@ _OBJECTS = 15
 
 
 async def report(fleet: "Fleet", namespace: str) -> str:
-    """Objects with their conditions, events, and the end of the agents' and webhooks' logs."""
+    """Return objects with their conditions, events, and the end of agents' and webhooks' logs."""
     lines = []
     for name, client in fleet.clients.items():
         lines.append(f"--- cluster {name}")
@@ -78,7 +78,7 @@ async def _events(client: Client, namespace: str) -> list[str]:
 
 
 def _log(fleet: "Fleet", cluster: str, process: str, namespace: str) -> list[str]:
-    """The last lines about the namespace, and the very last ones."""
+    """Return the last lines about the namespace, then the last lines of all."""
     lines = fleet.sandbox[cluster].log(process).read_text(errors="replace").splitlines()
     about = [line for line in lines if namespace in line] if namespace else []
     return [*about[-_LOG_LINES:], "...", *lines[-_LOG_LINES:]]

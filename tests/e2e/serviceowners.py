@@ -1,4 +1,5 @@
-"""Software that owns the Service `web`: an operator that writes it whole, and a server-side applier with force."""
+"""Software that owns the Service `web`: an operator that writes the whole object, and a forced server-side
+applier."""
 
 import asyncio
 import contextlib
@@ -42,7 +43,7 @@ class Operator:
         """Ready addresses of the Endpoints when it last read them, sorted."""
 
     async def reconcile(self) -> None:
-        """Write the Service, and read its Endpoints. A conflict is left to the next time."""
+        """Write the Service and read its Endpoints. After a conflict, the next call tries again."""
         own = service(NAME)
         try:
             found = await self._client.get(SERVICES, NAME, self._namespace)

@@ -1,4 +1,4 @@
-"""What tests of shared Services ask of a fleet: endpoints as each cluster knows them."""
+"""Helpers for tests of shared Services: Services, and endpoints in each cluster."""
 
 import functools
 import json
@@ -32,7 +32,7 @@ ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
 
 
 def service(name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
-    """A Service for pods of the app of that name."""
+    """Return a Service that selects the pods of the app of the same name."""
     ports = [{"name": "http", "port": 80, "targetPort": 8080}]
     return {
         "apiVersion": "v1",
@@ -43,34 +43,34 @@ def service(name: str, annotations: dict[str, str] | None = None, **spec: Any) -
 
 
 async def web(fleet: Fleet, namespace: str, replicas: int, **spec: Any) -> None:
-    """A rerouted Service with delegates in both targets."""
+    """Create a rerouted Service and its Deployment, whose delegates run in both targets."""
     await fleet.source.create(SERVICES, service("web", **spec), namespace)
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", replicas), namespace)
     await fleet.running(namespace, "web", replicas)
 
 
 async def slices(fleet: Fleet, namespace: str, name: str, cluster: str) -> list[Raw]:
-    """All EndpointSlices of a Service in a cluster."""
+    """Return all EndpointSlices of a Service in a cluster."""
     labels = f"{names.LABEL_SERVICE_NAME}={name}"
     return await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
 
 
 async def ready(fleet: Fleet, namespace: str, name: str, cluster: str) -> list[str]:
-    """Addresses to which a cluster sends traffic for a Service, sorted."""
+    """Return the addresses to which a cluster routes a Service's traffic, sorted."""
     found = await slices(fleet, namespace, name, cluster)
     endpoints = [each for slice in found for each in slice.get("endpoints") or ()]
     return sorted({address for each in endpoints if each["conditions"]["ready"] for address in each["addresses"]})
 
 
 async def addresses(fleet: Fleet, namespace: str, app: str = "") -> list[str]:
-    """Pod IPs of all delegates that are ready, or those of an app, sorted."""
+    """Return the pod IPs of ready delegates, sorted; of all apps if `app` is empty."""
     pods = [pod for _, pod in (await fleet.delegates(namespace)).values() if "deletionTimestamp" not in pod["metadata"]]
     of_app = [pod for pod in pods if app in ("", pod["metadata"]["labels"].get(names.PREFIX + "app"))]
     return sorted(pod["status"]["podIP"] for pod in of_app if is_ready(pod))
 
 
 def is_ready(pod: Raw) -> bool:
-    """Whether a pod is ready."""
+    """Check that a pod is ready."""
     conditions = pod["status"].get("conditions") or ()
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
@@ -78,7 +78,8 @@ def is_ready(pod: Raw) -> bool:
 async def known_everywhere(
     fleet: Fleet, namespace: str, name: str, count: int, clusters: Sequence[str] = CLUSTERS, *, app: str = ""
 ) -> None:
-    """Wait until clusters know exactly the ready delegates, so many, as endpoints of a Service; or those of an app."""
+    """Wait until a Service's endpoints in all clusters are exactly the `count` ready delegates (of `app`,
+    unless empty)."""
 
     async def probe() -> bool:
         want = await addresses(fleet, namespace, app)
@@ -89,7 +90,7 @@ async def known_everywhere(
 
 
 async def has(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: str, fits: Callable[[Raw], Any]) -> Raw:
-    """An object of a cluster, once it fits."""
+    """Wait until an object in a cluster fulfils `fits`, and return it."""
 
     async def probe() -> Raw | None:
         found = await fleet.clients[cluster].get(kind, name, namespace)
@@ -101,7 +102,7 @@ async def has(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: str,
 
 
 async def is_gone(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: str) -> bool:
-    """Whether a cluster has no such object now."""
+    """Check that an object does not exist in a cluster now."""
     try:
         await fleet.clients[cluster].get(kind, name, namespace)
     except NotFound:
@@ -110,14 +111,14 @@ async def is_gone(fleet: Fleet, cluster: str, kind: Kind, namespace: str, name: 
 
 
 async def gone(fleet: Fleet, kind: Kind, namespace: str, name: str, clusters: Sequence[str]) -> None:
-    """Wait until clusters have no such object."""
+    """Wait until an object has been deleted in all these clusters."""
     for cluster in clusters:
         probe = functools.partial(is_gone, fleet, cluster, kind, namespace, name)
         await fleet.until(f"{kind.name} {name} in {cluster} is gone", probe, about=namespace)
 
 
 async def no_slices(fleet: Fleet, namespace: str, name: str, clusters: Sequence[str]) -> None:
-    """Wait until clusters have no EndpointSlices of ours for a Service."""
+    """Wait until clusters have no EndpointSlices that agents created for a Service."""
 
     async def probe() -> bool:
         found = [each for cluster in clusters for each in await slices(fleet, namespace, name, cluster)]
@@ -127,13 +128,13 @@ async def no_slices(fleet: Fleet, namespace: str, name: str, clusters: Sequence[
 
 
 async def rerouted(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """Wait until a Service selects delegates and nothing else."""
+    """Wait until a Service selects only delegates."""
     want = {names.PREFIX + "app": name}
     return await has(fleet, "cd", SERVICES, namespace, name, lambda found: found["spec"]["selector"] == want)
 
 
 async def marked(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """Wait until a Service is marked as one that selects proxy pods by its user's selector."""
+    """Wait until a Service is annotated as native: it keeps its user's selector, which selects proxy pods."""
 
     def fits(found: Raw) -> bool:
         is_users = found["spec"]["selector"] == {"app": name}
@@ -143,13 +144,13 @@ async def marked(fleet: Fleet, namespace: str, name: str) -> Raw:
 
 
 async def reroutes(fleet: Fleet, namespace: str, mode: str | None) -> None:
-    """Say for a namespace whether selectors of its Services are rewritten."""
+    """Annotate a namespace with whether its Services are rerouted; None removes the annotation."""
     annotations = {f"{names.SHORT_PREFIX}service-reroute": mode}
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": annotations}})
 
 
 async def warned(fleet: Fleet, namespace: str, name: str, reason: str) -> str:
-    """The message of a Warning event about an object, once it is there."""
+    """Wait for a Warning event about an object, and return its message."""
 
     async def probe() -> str:
         events = await fleet.source.list(EVENTS, namespace, fields=f"involvedObject.name={name},reason={reason}")
@@ -159,14 +160,15 @@ async def warned(fleet: Fleet, namespace: str, name: str, reason: str) -> str:
 
 
 async def apply(fleet: Fleet, namespace: str, manifest: Raw, *flags: str) -> str:
-    """`kubectl apply`."""
+    """Run `kubectl apply` in the source."""
     path = fleet.sandbox.directory / f"{namespace}.json"
     path.write_text(json.dumps(manifest))
     return await fleet.kubectl("cd", "-n", namespace, "apply", *flags, "-f", str(path))
 
 
 async def join_with(fleet: Fleet, namespace: str, target: str, rules: list[Raw]) -> None:
-    """Make a cluster a Target of a namespace with these rights and that to read its summary, and no Source.
+    """Create a Target that has only these rights in its cluster, plus reading the cluster's summary. No Source
+    is created.
 
     The caller deletes the ClusterRoleBinding `NAMESPACE-poor`.
     """

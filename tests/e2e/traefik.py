@@ -1,4 +1,4 @@
-"""Traefik as ingress controller of clusters with real nodes: a process in the network of each."""
+"""Traefik as ingress controller of clusters with real nodes, a process in each cluster's network."""
 
 import contextlib
 import functools
@@ -23,7 +23,7 @@ _READ = ["get", "list", "watch"]
 
 @contextlib.asynccontextmanager
 async def traefik(fleet: Fleet, clusters: Sequence[str], namespace: str, path: str) -> AsyncIterator[dict[str, str]]:
-    """Every Ingress of a namespace is served; addresses by cluster, all of which answer."""
+    """Run Traefik for the Ingresses of a namespace; yield its addresses by cluster once all answer."""
     async with contextlib.AsyncExitStack() as stack:
         for cluster in clusters:
             pid = await _start(fleet, cluster, namespace, path)
@@ -44,7 +44,7 @@ async def _stop(fleet: Fleet, cluster: str, pid: int) -> None:
 
 
 async def ingress(fleet: Fleet, namespace: str, service: str) -> None:
-    """Whatever is asked for goes to a Service."""
+    """Create an Ingress that routes every path to a Service."""
     backend = {"service": {"name": service, "port": {"number": 80}}}
     rule = {"http": {"paths": [{"path": "/", "pathType": "Prefix", "backend": backend}]}}
     head = {"apiVersion": INGRESSES.api_version, "kind": INGRESSES.name}
@@ -88,7 +88,7 @@ async def _answers(address: str) -> bool:
 
 
 def _rights(namespace: str) -> list[dict[str, Any]]:
-    """As its documentation has them."""
+    """ClusterRole and binding from Traefik's documentation."""
     rules = [
         {"apiGroups": [""], "resources": ["services", "secrets", "nodes", "configmaps"], "verbs": _READ},
         {"apiGroups": ["discovery.k8s.io"], "resources": ["endpointslices"], "verbs": _READ},

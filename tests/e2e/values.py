@@ -1,4 +1,4 @@
-"""Values of the chart by which it installs what flags of a sandbox's agents say."""
+"""Chart values that correspond to flags of a sandbox's agents."""
 
 import functools
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ ON_REAL_NODES = {
     "tolerations": [{"key": "type", "value": "real", "effect": "NoSchedule"}],
 }
 OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "scheduling": ("agent", "scheduling")}
-"""Settings that are values of their own; all others are `agent.settings`."""
+"""Settings with a chart value of their own; all other settings are in `agent.settings`."""
 FEATURES = {"ac3-networks": "ac3Networks", "p2code": "p2code"}
-"""Switches that are `agent.FEATURE.enabled`, for they bring rights and kinds."""
+"""Features enabled by `agent.FEATURE.enabled`, since they also need rights and CRDs."""
 LEFT_OUT = ("gateway",)
-"""Settings of features that bring pods of their own, which are asked for by themselves."""
+"""Flags without a value here: their features run additional pods, enabled by parameters of `values`."""
 
 
 def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool, gateways: bool = False) -> Raw:
-    """Values of the chart that say what an agent's flags say. Pure."""
+    """Return the chart values that correspond to an agent's flags. Pure."""
     settings: Raw = {}
     found: Raw = {
         "clusterName": cluster,

@@ -174,7 +174,7 @@ class Verdict:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> Generator[None]:
-        """Say it, after all else: whoever sees the end of a log alone finds it there."""
+        """Print the verdict at the very end, where readers of a truncated log see it."""
         yield
         if self._said:
             terminalreporter.section("rights of agents and webhooks")

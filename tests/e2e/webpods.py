@@ -1,4 +1,4 @@
-"""A Deployment of six pods on real containers that end at once on SIGTERM, and ways to have them end."""
+"""A Deployment of six real pods that exit immediately on SIGTERM, and ways to delete or move them."""
 
 from typing import Any
 
@@ -19,10 +19,10 @@ SERVE = """
 mkdir /www; hostname > /www/index.html; httpd -f -p 8080 -h /www &
 trap "kill -9 $!; exit 143" TERM; wait
 """
-"""Ends at once on SIGTERM, and drops the requests that it is answering."""
+"""Exits immediately on SIGTERM, and drops requests in progress."""
 NO_HURRY = {"timeoutSeconds": 30, "failureThreshold": 10}
 GRACE = 60
-"""Seconds, enough for the pause that these agents make before a pod ends."""
+"""Seconds; long enough for the agents' pause before a pod ends."""
 TARGETS = SHORT_PREFIX + "targets"
 PATIENCE_SECONDS = 600.0
 
@@ -51,7 +51,7 @@ def headless() -> Raw:
 
 
 async def say(fleet: Fleet, namespace: str, annotations: dict[str, str | None]) -> None:
-    """Annotate the namespace."""
+    """Annotate the namespace in the source."""
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": annotations}})
 
 
@@ -64,7 +64,8 @@ async def retire(fleet: Fleet, namespace: str, target: str, value: str | None) -
 async def in_clusters(
     fleet: Fleet, namespace: str, clusters: set[str], count: int = REPLICAS, app: str = "web"
 ) -> set[str]:
-    """Wait until an app has exactly so many ready pods, all in these clusters and known everywhere; their names."""
+    """Wait until an app has exactly `count` ready pods, all in `clusters` and published everywhere; return
+    their names."""
 
     async def probe() -> list[Raw]:
         pods = await fleet.pods(namespace, app)
@@ -82,7 +83,7 @@ async def in_clusters(
 
 
 async def rolled_out(fleet: Fleet, namespace: str) -> set[str]:
-    """Wait until all pods are of the newest template; their names."""
+    """Wait until all pods have the newest template; return their names."""
 
     async def probe() -> bool:
         found = await fleet.source.get(DEPLOYMENTS, "web", namespace)
