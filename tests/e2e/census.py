@@ -16,7 +16,7 @@ from agent.kube.store import Object
 
 @dataclass(frozen=True)
 class Delegate:
-    """One delegate pod by its UID."""
+    """A delegate pod."""
 
     cluster: str
     namespace: str

@@ -76,7 +76,7 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def ingresses(fleet: Fleet, place: str) -> AsyncIterator[dict[str, str]]:
-    """Addresses of an ingress controller in each cluster; none if Traefik is not built."""
+    """Addresses of an ingress controller in each cluster; empty if Traefik is not built."""
     async with contextlib.AsyncExitStack() as stack:
         try:
             program = await binaries.traefik(Silent(), compile=False)

@@ -37,7 +37,7 @@ POLICIES: dict[str, Raw] = {
 
 @dataclass
 class Judgement:
-    """Faults found in the history of a target, and in how many moments each delegate served."""
+    """Faults found in the history of a target, and the number of moments in which each delegate served."""
 
     faults: list[str] = field(default_factory=list)
     served: Counter[str] = field(default_factory=Counter)

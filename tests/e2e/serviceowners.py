@@ -93,7 +93,7 @@ async def endpoints(client: Client, namespace: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def every_second(work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Context in which `work` runs again and again. What it raises is raised at the end."""
+    """Context in which `work` runs every second. An exception of `work` is raised at the end."""
 
     async def repeat() -> None:
         while True:

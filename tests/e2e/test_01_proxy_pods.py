@@ -18,7 +18,7 @@ Raw = dict[str, Any]
 
 
 async def create(fleet: Fleet, namespace: str, pod: Raw, *, dry_run: bool = False) -> Raw:
-    """The pod as the API server answers its creation."""
+    """Create a pod, and return it as the API server's response contains it."""
     body = json.dumps(pod).encode()
     params = {"dryRun": "All"} if dry_run else None
     answer = await fleet.source.session.request("POST", PODS.path(namespace), params=params, body=body)
@@ -60,7 +60,7 @@ async def test_the_manifest_holds_the_whole_original(fleet: Fleet, namespace: st
     assert manifest["metadata"]["labels"] == pod["metadata"]["labels"]
     assert manifest["metadata"]["annotations"] == pod["metadata"]["annotations"]
     assert "managedFields" not in manifest["metadata"]
-    # What the API server's own admission does after webhooks is not part of what the user has sent.
+    # The API server's built-in admission adds tolerations after webhooks; the user has not sent them.
     late = [each for each in plain["spec"].pop("tolerations") if each.get("tolerationSeconds") == 300]
     tolerations = manifest["spec"].pop("tolerations", [])
     assert all(each in late for each in tolerations)
@@ -99,7 +99,7 @@ async def test_a_mistake_in_an_annotation_is_refused_with_the_reason(fleet: Flee
 @pytest.mark.full("Webhook tests on one API server cover the same rule.")
 async def test_without_the_webhook_only_elected_pods_are_refused(fleet: Fleet, namespace: str) -> None:
     async def is_refused() -> bool:
-        """API servers may wait for a webhook for longer than we wait for them: then there is no answer, and no pod."""
+        """Treat a timeout as "not yet": the API server may wait for the webhook longer than the client waits."""
         try:
             await create(fleet, namespace, manifests.pod("b"))
         except StatusError as error:
@@ -124,13 +124,14 @@ async def test_without_the_webhook_only_elected_pods_are_refused(fleet: Fleet, n
 
 
 def finalizer_of(namespace: str, target: str) -> str:
-    """Names with a dash carry a hash, worked out here apart from the product."""
+    """Return a target's finalizer. Names with a dash contain a hash, which is computed independently of the
+    agent's code."""
     digest = hashlib.sha256(f"{namespace}/{target}".encode()).hexdigest()[:10]
     return f"{namespace}-{target}-{digest}"
 
 
 def left_alone(created: Raw, pod: Raw) -> None:
-    """A pod is what its user has sent, and belongs to the ordinary scheduler."""
+    """Check that the webhook has not changed a pod, and that the default scheduler schedules it."""
     assert created["spec"]["schedulerName"] == "default-scheduler"
     assert created["metadata"].get("annotations", {}) == pod["metadata"]["annotations"]
     assert created["metadata"]["labels"] == pod["metadata"]["labels"]

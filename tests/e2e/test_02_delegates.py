@@ -1,4 +1,4 @@
-"""Promise 2: a delegate is what its user has written but for what the wire contract says, unknown fields included."""
+"""Promise 2: a delegate equals the pod of its user except as the wire contract says, including unknown fields."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ RESOURCES = {
 
 
 def rich_spec() -> Raw:
-    """A pod that uses a good part of what Kubernetes 1.36 has."""
+    """Return a pod that uses many fields of Kubernetes 1.36."""
     probe = {"httpGet": {"path": "/healthz", "port": "web", "scheme": "HTTPS"}, "periodSeconds": 7}
     main = {
         "name": "main",
@@ -36,7 +36,7 @@ def rich_spec() -> Raw:
         "envFrom": [{"prefix": "C_", "configMapRef": {"name": "settings", "optional": True}}],
         "resources": RESOURCES,
         "resizePolicy": [{"resourceName": "cpu", "restartPolicy": "NotRequired"}],
-        # Newer than our code: it does not mention these rules anywhere.
+        # Newer than the agent's code, which does not mention these rules.
         "restartPolicy": "Never",
         "restartPolicyRules": [{"action": "Restart", "exitCodes": {"operator": "In", "values": [42]}}],
         "livenessProbe": probe,
@@ -80,7 +80,7 @@ def rich_spec() -> Raw:
 
 
 async def plain_spec(fleet: Fleet, pod: Raw) -> Raw:
-    """The spec that the target's own API server would store of the pod, had its user created it there."""
+    """Return the spec that the target's API server would store if the user created the pod in the target."""
     body = json.dumps(pod).encode()
     path = PODS.path("default")
     answer = await fleet.clients["eu"].session.request("POST", path, params={"dryRun": "All"}, body=body)
@@ -88,7 +88,8 @@ async def plain_spec(fleet: Fleet, pod: Raw) -> Raw:
 
 
 def without_token(spec: Raw) -> Raw:
-    """A spec without the service account token that each cluster's admission adds under a random name."""
+    """Remove the service account token volume from a spec: each cluster's admission gives it another random
+    name."""
     tokens = {
         mount["name"]
         for container in spec["containers"]
@@ -112,7 +113,8 @@ async def test_a_rich_spec_arrives_as_it_was_written(fleet: Fleet, namespace: st
     wanted = without_token(await plain_spec(fleet, pod))
     assert wanted["containers"][0]["restartPolicyRules"], "the API server does not know the field: choose another one"
     spec = without_token(delegate["spec"])
-    # What the wire contract says (4.1): the node is the target's, and what names the pod means the proxy pod.
+    # Wire contract, section 4.1: the target selects the node, and fields with the pod's name refer to the proxy
+    # pod.
     assert spec.pop("nodeName").startswith("eu-")
     assert spec.pop("hostname") == "rich"
     wanted["containers"][0]["env"][1] = {"name": "POD", "value": "rich"}
@@ -132,7 +134,7 @@ async def test_a_rich_spec_arrives_as_it_was_written(fleet: Fleet, namespace: st
 
 
 async def test_volumes_of_the_users_own_stay_where_a_token_would_be(fleet: Fleet, namespace: str) -> None:
-    """As in a plain cluster: ServiceAccount admission adds a token only where a container mounts nothing itself."""
+    """ServiceAccount admission adds a token only if the container mounts nothing at its path, in any cluster."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

@@ -1,4 +1,4 @@
-"""Promise 3: what happens to a delegate appears on its proxy pod, and controllers in the source count right."""
+"""Promise 3: the status of a delegate appears on its proxy pod, and controllers in the source count correctly."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,13 +19,13 @@ NOW = "2026-01-02T03:04:05Z"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(fleet: Fleet) -> AsyncIterator[str]:
-    """A node of us on which nothing happens but what the test says."""
+    """A node of us without a kubelet: only the test changes the status of its pods."""
     async with node_by_hand(fleet) as name:
         yield name
 
 
 async def started(fleet: Fleet, namespace: str, name: str, **spec: Any) -> Raw:
-    """A delegate on the node of the test's own."""
+    """Create a pod, and return its delegate on the node without a kubelet."""
     pod = manifests.pod(name, nodeSelector={"e2e/node": "manual"}, **spec)
     await fleet.source.create(PODS, pod, namespace)
 
@@ -39,7 +39,7 @@ async def started(fleet: Fleet, namespace: str, name: str, **spec: Any) -> Raw:
 
 
 def running(count: int = 0) -> Raw:
-    """Status of a pod of one container, as a kubelet would write it."""
+    """Return the status of a running pod with one container, as a kubelet writes it."""
     conditions = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
     return {
         "phase": "Running",
@@ -65,7 +65,7 @@ def running(count: int = 0) -> Raw:
 
 
 async def say(client: Client, pod: Raw, status: Raw) -> Raw:
-    """Be the kubelet; returns the status as the API server stores it."""
+    """Write a pod's status like a kubelet, and return it as the API server stores it."""
     metadata = pod["metadata"]
     patched = await client.patch(PODS, metadata["name"], {"status": status}, metadata["namespace"], sub="status")
     return dict(patched["status"])

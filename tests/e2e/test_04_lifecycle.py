@@ -1,4 +1,5 @@
-"""Promise 4: scaling, rolling updates and every way of deleting leave both sides as users expect, empty in the end."""
+"""Promise 4: scaling, rolling updates and every kind of deletion work as in one cluster, and leave nothing
+behind."""
 
 from typing import Any
 
@@ -14,12 +15,12 @@ Raw = dict[str, Any]
 
 
 async def emptied(fleet: Fleet, namespace: str) -> None:
-    """Wait until neither side has anything left."""
+    """Wait until no cluster has pods or chaperons of the namespace."""
     await fleet.until("both sides are empty", lambda: fleet.is_empty(namespace), about=namespace)
 
 
 async def places(fleet: Fleet, namespace: str, app: str) -> dict[str, str]:
-    """Cluster of the delegate of each pod of an app that is not terminating."""
+    """Return the delegate's cluster for each pod of an app that is not terminating."""
     delegates = await fleet.delegates(namespace)
     uids = [pod["metadata"]["uid"] for pod in await fleet.pods(namespace, app)]
     return {uid: delegates[uid][0] for uid in uids if uid in delegates}
@@ -120,7 +121,7 @@ async def test_pods_of_a_daemon_set_on_virtual_nodes_end(fleet: Fleet, namespace
     await fleet.until("the DaemonSet has pods on the virtual nodes", on_virtual_nodes, about=namespace)
     assert await fleet.delegates(namespace) == {}
     flags = (f"--namespace={namespace}", "--cascade=foreground", "--timeout=120s")
-    # Under load this has taken more than a minute once.
+    # Under load this once took more than a minute.
     await fleet.kubectl("cd", "delete", "daemonset", "agent", *flags)
     assert await fleet.source.list(PODS, namespace) == []
 

@@ -1,4 +1,4 @@
-"""Promise 5: a Target that cannot be used says so itself, and disturbs no other."""
+"""Promise 5: a Target that cannot be used reports the reason, and does not affect other Targets."""
 
 import ipaddress
 import json
@@ -25,18 +25,18 @@ BROKEN = {
     "silent": ("Unreachable", ""),
     "no-source": ("Forbidden", "create a Source there"),
 }
-"""Names of Targets, the reason of their condition, and a word of its message."""
+"""Names of broken Targets: the reason of the condition, and a part of its message."""
 
 
 def silent_address(fleet: Fleet) -> str:
-    """Return an address of the clusters' own network at which nothing answers."""
+    """Return an unused address in the clusters' network."""
     if not fleet.sandbox.plan.subnet:
         raise NoNamespacesError("a silent address takes a network of the clusters' own, which takes root")
     return str(ipaddress.IPv4Network(fleet.sandbox.plan.subnet)[250])
 
 
 async def break_targets(fleet: Fleet, namespace: str) -> None:
-    """One Target of every broken sort in a namespace."""
+    """Create one Target of each broken kind in a namespace."""
     us = fleet.sandbox["us"]
     authority = (us.directory / "pki" / "ca.crt").read_bytes()
     good = await fleet.kubeconfig(namespace, "us")
@@ -65,7 +65,7 @@ async def test_each_broken_target_says_what_is_wrong_and_the_others_get_the_pods
     await fleet.running(namespace, "web", 30)
     fleet.census.check(namespace, at_most=30)
     assert {cluster for cluster, _ in (await fleet.delegates(namespace)).values()} == {"us", "eu"}
-    # Nobody has even tried a broken target: pods carry the memory of those that could not take them.
+    # The scheduler has not tried a broken target: the annotation lists targets that could not run the pod.
     for pod in await fleet.pods(namespace, "web"):
         tried = json.loads(pod["metadata"]["annotations"].get("multicluster/attempts", "{}"))
         assert not tried.keys() & {virtual_node(namespace, name) for name in BROKEN}
@@ -77,7 +77,7 @@ async def test_each_broken_target_says_what_is_wrong_and_the_others_get_the_pods
 
 
 async def says(fleet: Fleet, namespace: str, name: str, reason: str, remedy: str) -> None:
-    """Wait until a Target's condition and an event about it give the reason."""
+    """Wait until a Target's condition and a Warning event about it have the reason."""
 
     async def told() -> bool:
         ready = condition(await fleet.source.get(TARGETS, name, namespace), "Ready")

@@ -1,4 +1,5 @@
-"""Promise 6: an agent killed at any moment, or a reply that never comes, loses, repeats and deletes nothing."""
+"""Promise 6: pods are not lost, duplicated or deleted if an agent is killed at any moment, or if a reply is
+lost."""
 
 import asyncio
 import json
@@ -28,7 +29,7 @@ async def test_an_agent_killed_several_times_during_a_burst(fleet: Fleet, namesp
         await fleet.sandbox.kill(victim, "agent")
         await asyncio.sleep(moments.uniform(0.0, 1.0))
         await fleet.sandbox.start(victim, "agent")
-        # The next replica waits for the lease of the dead one: let it get to work before it dies, too.
+        # The next replica waits until the dead one's lease expires. Leave it time to work before it is killed.
         await asyncio.sleep(5.0)
     pods = await fleet.running(namespace, "web", BURST, seconds=120)
     assert {pod["metadata"]["uid"] for pod in pods} == uids, "a proxy pod was deleted"
@@ -37,7 +38,7 @@ async def test_an_agent_killed_several_times_during_a_burst(fleet: Fleet, namesp
 
 
 async def burst(fleet: Fleet, namespace: str) -> set[str]:
-    """Create a burst of pods; returns the UIDs of its proxy pods as soon as all are there."""
+    """Create a burst of pods. Once a quarter exists, wait for all and return their UIDs."""
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BURST), namespace)
 
     async def all_there() -> set[str]:
@@ -49,7 +50,7 @@ async def burst(fleet: Fleet, namespace: str) -> set[str]:
 
 
 async def everyone(fleet: Fleet, namespace: str) -> set[str]:
-    """UIDs of all proxy pods of a burst."""
+    """Wait until all proxy pods of a burst exist, and return their UIDs."""
 
     async def complete() -> set[str]:
         uids = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "web")}
@@ -87,7 +88,8 @@ async def test_an_agent_killed_while_a_namespace_goes(fleet: Fleet, namespace: s
         await fleet.running(namespace, "web", replicas)
     await fleet.source.delete(NAMESPACES, namespace)
     await fleet.sandbox.kill("cd", "agent")
-    # Longer than a removed target that cannot be reached holds its pods (--release-after).
+    # Longer than `--release-after`, after which the agent removes finalizers of a deleted target that is
+    # unreachable.
     await asyncio.sleep(5)
     await fleet.sandbox.start("cd", "agent")
     await fleet.gone(NAMESPACES, namespace)

@@ -1,4 +1,5 @@
-"""Promise 7: a target cut off for 30 s keeps its pods, gets no new ones, and is up to date seconds afterwards."""
+"""Promise 7: a target cut off for 30 s keeps its pods, gets no new ones, and is up to date within seconds
+afterwards."""
 
 import asyncio
 import json
@@ -57,7 +58,7 @@ async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: flo
 
 
 async def noticed(fleet: Fleet, namespace: str) -> None:
-    """Wait until the Target and its node say that the cluster cannot be reached."""
+    """Wait until the Target and its virtual node report that the cluster is unreachable."""
 
     async def said() -> bool:
         target = await fleet.source.get(TARGETS, "us", namespace)
@@ -73,7 +74,7 @@ async def noticed(fleet: Fleet, namespace: str) -> None:
 
 
 async def restart_a_container(fleet: Fleet, delegate: Raw) -> None:
-    """Let a delegate's status change inside the cluster that is cut off."""
+    """Change a delegate's status inside the cluster whose link is cut."""
     status = delegate["status"]["containerStatuses"]
     patch = {"status": {"containerStatuses": [{**status[0], "restartCount": 4}]}}
     metadata = delegate["metadata"]

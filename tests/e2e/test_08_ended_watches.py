@@ -1,4 +1,4 @@
-"""Promise 8: watches that end, API servers that die and versions that are compacted away lose no event."""
+"""Promise 8: no event is lost if watches end, API servers are killed or resource versions are compacted."""
 
 import asyncio
 import json
@@ -27,7 +27,8 @@ async def test_an_api_server_killed_and_started_again_during_a_burst(
         await fleet.sandbox.start(cluster, "kube-apiserver")
     await fleet.running(namespace, "web", BURST, seconds=120)
     await fleet.agree(namespace)
-    # A ReplicaSet controller that gets no answer may make pods too many, and deletes those: of the others, none ended.
+    # A ReplicaSet controller whose request times out may create too many pods and delete them later. No other pod
+    # has ended.
     living = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "web")}
     ended = fleet.census.of(namespace, fleet.census.gone.values())
     assert not living & {delegate.parent_uid for delegate in ended}
@@ -38,7 +39,7 @@ async def test_an_api_server_killed_and_started_again_during_a_burst(
 
 @pytest.mark.full("Another way in which a watch ends.")
 async def test_a_version_compacted_away_while_the_link_is_cut(fleet: Fleet, namespace: str) -> None:
-    # A target that still has more of another test's pods than the other would get none.
+    # A target that still has more pods of another test would get none of these.
     await fleet.all_gone()
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 20), namespace)
     await fleet.running(namespace, "web", 20)
@@ -50,7 +51,7 @@ async def test_a_version_compacted_away_while_the_link_is_cut(fleet: Fleet, name
             await inside_us(fleet, pod, {"status": {"reason": "Changed", "message": "while nobody looked"}}, "status")
         version = await inside_us(fleet, delegates[5], {"metadata": {"annotations": {"seen": "late"}}})
         await faults.compact(fleet.sandbox["us"].runner.cluster, version)
-        # What an API server remembers of recent versions it forgets with its life.
+        # Killing the API server clears its watch cache, which would still serve the compacted version.
         await fleet.sandbox.kill("us", "kube-apiserver")
     finally:
         await fleet.sandbox.set_link("us", up=True)
@@ -69,7 +70,7 @@ async def test_a_version_compacted_away_while_the_link_is_cut(fleet: Fleet, name
 
 
 async def inside_us(fleet: Fleet, pod: Raw, patch: Raw, sub: str = "") -> int:
-    """Change a pod from within the cluster that is cut off; returns its new version."""
+    """Change a pod from inside the cluster whose link is cut; return its new resource version."""
     where = (pod["metadata"]["name"], f"--namespace={pod['metadata']['namespace']}")
     flags = (
         "--type=merge",
@@ -81,7 +82,7 @@ async def inside_us(fleet: Fleet, pod: Raw, patch: Raw, sub: str = "") -> int:
 
 
 async def restarts(fleet: Fleet, reason: str) -> float:
-    """How many watches the source's agent has started again for a reason."""
+    """Return how often the source's agent has restarted watches for a reason."""
     lines = (await fleet.metrics("cd")).splitlines()
     counters = [line for line in lines if line.startswith("flotilla_watch_restarts_total{")]
     return sum(float(line.rpartition(" ")[2]) for line in counters if f'reason="{reason}"' in line)

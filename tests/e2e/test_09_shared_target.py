@@ -15,7 +15,7 @@ SHARED = "shared"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def joined(fleet: Fleet) -> AsyncIterator[None]:
-    """Sources a and b, both called `same`, and their target t, in the same namespace."""
+    """Sources a and b, both with cluster name `same`, and their target t, in the same namespace."""
     async with fleet.namespace(("t",), source="a", name=SHARED):
         await fleet.clients["b"].patch(
             NAMESPACES, SHARED, {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
@@ -54,7 +54,7 @@ async def test_what_one_source_deletes_leaves_the_other_alone(fleet: Fleet) -> N
 
     await fleet.until("a's delegates are gone", only_of_b, about=SHARED)
     await fleet.sandbox.restart("a", "agent")
-    # A new pod of a's that runs shows that its agent has read everything again, and drawn its conclusions.
+    # A running new pod of a proves that its restarted agent has listed all objects and reconciled them.
     await a.create(PODS, manifests.pod("lone"), SHARED)
     await fleet.running(SHARED, "lone", 1, source="a")
     await a.delete(PODS, "lone", SHARED)

@@ -1,4 +1,4 @@
-"""Promise 10: pods of cd may also run in cd, where cd is its own target."""
+"""Promise 10: pods of cd can also run in cd, if cd is its own target."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.e2e.manifests import DEPLOYMENTS, JOBS
 
 
 async def home(fleet: Fleet, namespace: str) -> None:
-    """Make cd a target of a namespace of its own."""
+    """Make cd a target of itself for a namespace."""
     await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
     await fleet.ready(namespace, "cd")
 

@@ -18,7 +18,7 @@ COUNTS = {"web": 4, "db": 2, "migrate": 2}
 
 
 def stock(obj: Raw) -> Raw:
-    """An object whose author has never heard of us."""
+    """Remove the annotations that elect pods from a workload."""
     obj["spec"]["template"]["metadata"].pop("annotations")
     return obj
 
@@ -43,14 +43,15 @@ CHART = (
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def electing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """A namespace with the annotation, once the agent has seen it."""
+    """A namespace that elects by default, once the agent has labelled it."""
     await fleet.source.patch(NAMESPACES, namespace, ELECTS)
     await elects(fleet, namespace, True)
     yield namespace
 
 
 async def elects(fleet: Fleet, namespace: str, want: bool) -> None:
-    """Wait until the namespace has the label, or has it no more, and the webhook is called accordingly."""
+    """Wait until the namespace has the label, or no longer has it, and the API server calls the webhook
+    accordingly."""
 
     async def labelled() -> bool:
         labels = (await fleet.source.get(NAMESPACES, namespace))["metadata"]["labels"]
@@ -116,7 +117,7 @@ async def test_who_applies_a_stock_workload_whose_account_cannot_follow_is_told_
         assert said.count("Warning: ") == 1
         assert f"service account web does not exist in namespace {namespace} of Target us" in said
         assert "where Sources allow accounts" in said
-        # A right that is taken away causes no event (tests/controllers/targets/test_inventory.py); a new one does.
+        # A removed right causes no event (tests/controllers/targets/test_inventory.py); a new right does.
         await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": None}}, namespace)
         await fleet.until("what follows is not missing", lambda: follows(True), about=namespace)
 

@@ -1,4 +1,5 @@
-"""Promise 12: a virtual node is cordoned, drained and uncordoned with kubectl as any other node, and budgets hold."""
+"""Promise 12: kubectl cordons, drains and uncordons a virtual node like any node, and respects disruption
+budgets."""
 
 import asyncio
 import contextlib
@@ -20,19 +21,19 @@ Raw = dict[str, Any]
 
 BUDGETS = Kind("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
 REPLICAS, AVAILABLE = 4, 3
-"""Two in each target: more would show no more, and kubectl waits five seconds for each that the budget keeps."""
+"""Two pods per target are enough; kubectl waits five seconds for each pod whose eviction the budget refuses."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def nodes(fleet: Fleet, namespace: str) -> AsyncIterator[dict[str, str]]:
-    """Names of the virtual nodes by target, usable again in the end."""
+    """Names of the virtual nodes by target."""
     yield {target: virtual_node(namespace, target) for target in ("us", "eu")}
 
 
 async def deploy(fleet: Fleet, namespace: str, *, budget: bool = True) -> None:
-    """A Deployment on both targets, and a budget that lets one pod of it be away, if it has one.
+    """Deploy to both targets, with a PodDisruptionBudget that allows one unavailable pod if `budget`.
 
-    What other tests have left behind goes first: a target that still has more of it than the other gets no pod.
+    Wait until pods of earlier tests have been deleted: a target that still has more of them would get no pod.
     """
     await fleet.all_gone()
     await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", REPLICAS), namespace)
@@ -55,20 +56,20 @@ async def deploy(fleet: Fleet, namespace: str, *, budget: bool = True) -> None:
 
 
 async def on(fleet: Fleet, namespace: str, node: str) -> set[str]:
-    """UIDs of the pods of the Deployment that are bound to a node."""
+    """Return the UIDs of the Deployment's pods that are bound to a node."""
     pods = await fleet.source.list(PODS, namespace, labels="app=web", fields=f"spec.nodeName={node}")
     return {pod["metadata"]["uid"] for pod in pods}
 
 
 async def scale(fleet: Fleet, namespace: str, replicas: int) -> None:
-    """Change the Deployment's size and wait for it."""
+    """Scale the Deployment, and wait until all its pods run."""
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
     await fleet.running(namespace, "web", replicas)
 
 
 @contextlib.asynccontextmanager
 async def fewest_ready(fleet: Fleet, namespace: str) -> AsyncIterator[list[int]]:
-    """How many pods of the Deployment were ready, from moment to moment."""
+    """Sample the number of ready pods of the Deployment, every 0.05 s."""
     counts: list[int] = []
 
     async def count() -> None:
@@ -114,7 +115,7 @@ async def test_a_cordoned_target_keeps_its_pods_and_gets_no_more_until_it_is_unc
     await scale(fleet, namespace, 2 * REPLICAS)
     assert await on(fleet, namespace, nodes["us"]) == before
     await fleet.kubectl("cd", "uncordon", nodes["us"])
-    # Pods may be placed before the agent hears of the uncordon: more are made until one of them goes there.
+    # The agent may place pods before it observes the uncordon: add pods until one is bound to the node.
     replicas, now = 2 * REPLICAS, before
     while now == before and replicas < 4 * REPLICAS:
         replicas += 1
@@ -155,7 +156,7 @@ async def test_a_drain_waits_while_no_replacement_can_become_ready(
             await fleet.kubectl("cd", "drain", nodes["us"], "--timeout=6s")
 
         async def one_has_gone() -> bool:
-            """One may be away; the others stay where they are."""
+            """Check that one pod has moved, and all others are still bound to the node."""
             return len(await on(fleet, namespace, nodes["us"]) & here) == len(here) - 1
 
         await fleet.until("one has gone, and no other", one_has_gone, about=namespace)

@@ -1,4 +1,4 @@
-"""Promise 13: two targets that lead to one cluster leave each other's pods alone."""
+"""Promise 13: two targets that point to the same cluster do not touch each other's pods."""
 
 import pytest
 

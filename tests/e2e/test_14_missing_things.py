@@ -1,4 +1,4 @@
-"""Promise 14: who creates a pod hears at once what it needs and a target does not have."""
+"""Promise 14: when a user creates a pod, a warning names objects that it needs and a target does not have."""
 
 import contextlib
 from typing import Any
@@ -21,7 +21,7 @@ CLAIM: Raw = {
 
 
 async def has(fleet: Fleet, namespace: str, target: str, **want: list[str]) -> None:
-    """Wait until a Target says that its namespace has this, with the rights that a Source has there."""
+    """Wait until a Target publishes this inventory of its namespace, read with the rights of a Source."""
 
     async def said() -> bool:
         found = await fleet.source.get(TARGETS, target, namespace)
@@ -94,7 +94,7 @@ async def test_a_claim_that_a_target_misses_is_warned_of_where_claims_do_not_fol
 
 
 def needing(fleet: Fleet, namespace: str, **spec: Any) -> tuple[str, ...]:
-    """Arguments of kubectl by which it would create a pod with a claim, and fails of any warning."""
+    """Return kubectl arguments for a dry run that creates a pod with a claim and fails on any warning."""
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     path = fleet.sandbox.directory / f"{namespace}.json"
     path.write_bytes(msgspec.json.encode(manifests.pod("build", volumes=[volume], **spec)))
@@ -127,7 +127,7 @@ async def test_what_a_target_cannot_make_is_said_on_the_proxy_pod_until_it_can(f
 
 
 async def goes_without(fleet: Fleet, namespace: str, name: str, lacks: str) -> None:
-    """A pod runs without its PriorityClass, and a warning on it names the class and the target."""
+    """Check that a pod runs without its PriorityClass, and that a warning event names the class and the target."""
     (proxy,) = await fleet.running(namespace, name, 1)
     assert proxy["spec"]["priorityClassName"] == lacks
     ((_, delegate),) = (
@@ -144,7 +144,7 @@ async def goes_without(fleet: Fleet, namespace: str, name: str, lacks: str) -> N
 
 
 async def waits(fleet: Fleet, namespace: str, name: str, why: str) -> None:
-    """Wait until a proxy pod says why it has no place."""
+    """Wait until the PodScheduled condition of a proxy pod contains `why`."""
 
     async def said() -> bool:
         scheduled = condition(await fleet.source.get(PODS, name, namespace), "PodScheduled")

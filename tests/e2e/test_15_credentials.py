@@ -1,4 +1,5 @@
-"""Promise 15: credentials of a target are found by key and context, and new ones disturb no pod that runs."""
+"""Promise 15: a target's credentials are found by key and context, and replacing them does not affect running
+pods."""
 
 import base64
 
@@ -26,13 +27,13 @@ Raw = manifests.Raw
 
 
 async def rotate(fleet: Fleet, namespace: str, target: str, text: str) -> None:
-    """Put another kubeconfig into the Secret of a target."""
+    """Replace the kubeconfig in the Secret of a target."""
     data = {"config": base64.b64encode(text.encode()).decode()}
     await fleet.source.patch(SECRETS, target, {"data": data}, namespace)
 
 
 async def everything(fleet: Fleet, namespace: str) -> dict[str, tuple[str, int]]:
-    """Of each proxy pod, the UID of its delegate and how often it was restarted."""
+    """Return the UID and the restart count of each proxy pod's delegate, by proxy pod."""
     delegates = await fleet.delegates(namespace)
     return {
         pod["metadata"]["uid"]: (
@@ -50,7 +51,7 @@ async def test_a_rotated_token_disturbs_no_running_pod_and_new_pods_flow(fleet: 
         before = await everything(fleet, namespace)
         await rotate(fleet, namespace, "us", await fleet.kubeconfig(namespace, "us"))
 
-        # The first token dies: its service account is another one now, which the Source makes again.
+        # Deleting the service account invalidates the first token; the Source recreates the account.
         account = await fleet.clients["us"].get(SERVICE_ACCOUNTS, "cd", namespace)
         await fleet.clients["us"].delete(SERVICE_ACCOUNTS, "cd", namespace)
 
@@ -117,7 +118,7 @@ async def test_a_target_and_a_cluster_target_of_one_cluster_share_its_pods_and_o
             found = await fleet.source.list(PODS, namespace)
             return not any(finalizer("", everyone) in (pod["metadata"].get("finalizers") or ()) for pod in found)
 
-        # What the agent promises to take no longer than 10 s; the machine may be busy.
+        # The agent promises at most 10 s for this; the timeout is longer for busy machines.
         await fleet.until("no pod carries the removed target's finalizer", released, about=namespace)
         await fleet.gone(CLUSTER_TARGETS, everyone)
         await fleet.gone(NODES, virtual_node("", everyone))

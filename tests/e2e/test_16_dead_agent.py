@@ -1,4 +1,4 @@
-"""Promise 16: a target whose API server answers and whose agent is dead says so and gets no new pods."""
+"""Promise 16: a target whose API server answers but whose agent is dead reports that, and gets no new pods."""
 
 import pytest
 
@@ -10,7 +10,8 @@ from tests.e2e.manifests import DEPLOYMENTS
 
 
 async def says(fleet: Fleet, namespace: str, status: str) -> None:
-    """Wait until the Target us says this of its agent, and its node the same."""
+    """Wait until AgentReady of the Target us has a status, and its virtual node has the taint only if that is
+    False."""
 
     async def told() -> bool:
         target = await fleet.source.get(TARGETS, "us", namespace)

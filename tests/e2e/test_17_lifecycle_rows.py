@@ -1,12 +1,12 @@
-"""Promise 17: what becomes of pods when something is lost, row by row of the contract's table (section 5).
+"""Promise 17: pods survive or end after losses as each row of the contract's table says (section 5).
 
 1  a proxy pod is deleted                           8  a delegate has Failed or Succeeded
-2  one without finalizers is deleted                9  a chaperon is deleted by hand
-3  one is bound and has finalizers of others       10  a target cannot be reached
-4  one is bound past the proxy scheduler           11  a Target is deleted
-5  a delegate is deleted, the link is up           12  the source's agent is away
-6  the same, source away, restartPolicy Always     13  etcd is restored: orphans on both sides
-7  the same, restartPolicy Never or OnFailure
+2  a pod without finalizers is deleted              9  the user deletes a chaperon
+3  a bound pod has finalizers of other targets     10  a target is unreachable
+4  a pod is bound without the proxy scheduler      11  a Target is deleted
+5  a delegate is deleted while the link is up      12  the source's agent is down
+6  like 5, agent down, restartPolicy Always        13  etcd is restored: orphans in both clusters
+7  like 6, restartPolicy Never or OnFailure
 """
 
 import asyncio
@@ -39,13 +39,13 @@ from tests.peers.contract import bind
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose pods run in us."""
+    """A namespace whose only target is us."""
     async with fleet.namespace(("us",)) as name:
         yield name
 
 
 async def placed(fleet: Fleet, namespace: str, node: str, **spec: Any) -> Raw:
-    """The delegate of a single pod `a`, on the node of the test's own."""
+    """Create the pod `a`; return its delegate on the node without a kubelet."""
     pod = manifests.pod("a", nodeSelector={"e2e/node": "manual"}, **spec)
     await fleet.source.create(PODS, pod, namespace)
 
@@ -59,7 +59,7 @@ async def placed(fleet: Fleet, namespace: str, node: str, **spec: Any) -> Raw:
 
 
 async def is_missing(fleet: Fleet, namespace: str) -> bool:
-    """Whether the only chaperon of us says that its pod is missing."""
+    """Check that the only chaperon in us is marked as missing its pod."""
     (chaperon,) = await fleet.clients["us"].list(CHAPERONS, namespace)
     return ANNOTATION_POD_MISSING_SINCE in chaperon["metadata"]["annotations"]
 
@@ -113,7 +113,8 @@ async def test_row_01_a_drain_with_a_grace_period_ends_the_delegate_with_it(flee
 async def test_row_02_and_13_what_is_an_orphan_when_the_source_is_back_goes_on_both_sides(
     fleet: Fleet, namespace: str
 ) -> None:
-    """As after the restoration of an older etcd: a pod that nothing held is gone here, a chaperon there."""
+    """Simulate an older etcd backup: a proxy pod without finalizers disappears in the source, a chaperon in the
+    target."""
     us = fleet.clients["us"]
     for name in ("a", "b"):
         await fleet.source.create(PODS, manifests.pod(name), namespace)
@@ -328,7 +329,7 @@ async def test_row_10_an_unreachable_target_keeps_its_pods_and_their_last_status
     assert (await delegate_of(fleet, namespace))["metadata"]["uid"] == delegate["metadata"]["uid"]
 
 
-# After 40 s its virtual nodes are not ready any more.
+# After 40 s without heartbeats the virtual nodes are no longer ready.
 @pytest.mark.full("Another row of the table; the model of the controllers covers it too.")
 @pytest.mark.parametrize("seconds", [5.0, pytest.param(60.0, marks=pytest.mark.seldom)])
 async def test_row_12_a_source_whose_agent_is_away_loses_and_evicts_nothing(

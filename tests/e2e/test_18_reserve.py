@@ -1,4 +1,5 @@
-"""Promise 18: in mode `reserve` every pod runs exactly once, whoever dies or falls silent at whichever step."""
+"""Promise 18: in mode `reserve` every pod runs exactly once, whichever process dies or stops responding at any
+step."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -35,12 +36,13 @@ from tests.e2e.reservations import (
 MANY, FEW, BURST = 10, 4, 30
 CLAIM_UID = names.ANNOTATION_CLAIM_UID
 BIG = {"containers": [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "2"}}}]}
-"""Fits on an empty node, not beside ballast of 3 CPUs."""
+"""Fits on an empty node, but not next to ballast of 3 CPUs."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def fleet(fleet: Fleet) -> Fleet:
-    """Source cd, targets us and eu, in mode `reserve`; each has reserved before, or the first would get all pods."""
+    """The fleet in mode `reserve`, after each target has made a reservation. Otherwise the first one would get
+    all pods."""
     async with fleet.namespace() as name:
         for target in CLUSTERS:
             pinned = manifests.pod(target, nodeSelector={manifests.REGION: target})
@@ -51,7 +53,7 @@ async def fleet(fleet: Fleet) -> Fleet:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def full(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The namespace, when ballast has left 1 CPU on each node of both targets."""
+    """A namespace after ballast has left 1 CPU on each node of both targets."""
     try:
         for target in CLUSTERS:
             await ballast(fleet, target, namespace, "3")
@@ -66,21 +68,21 @@ async def deploy(fleet: Fleet, namespace: str, replicas: int = MANY) -> None:
 
 
 def weight_for(step: Drop) -> int:
-    """The weight of a target that is to be sent such a request: one that wins gives nothing up, one that loses is given
-    no leave.
-    """
+    """Return a weight that makes a target receive such a request: deletions go only to losers, permissions to
+    winners."""
     return -100 if step is is_delete else 100
 
 
 async def reserved(fleet: Fleet, namespace: str) -> set[str]:
-    """Names of the proxy pods that were placed by a reservation."""
+    """Return the names of proxy pods that were placed by a reservation."""
     return {pod["metadata"]["name"] for pod in await fleet.pods(namespace) if CLAIM_UID in notes(pod)}
 
 
 async def unclaimed(fleet: Fleet, namespace: str, before: int) -> int:
-    """Create pods until one is placed without a reservation; returns how many came before the agent had heard of that.
+    """Create pods until one is placed without a reservation; return how many were still reserved before the
+    agent had observed the change.
 
-    `before`: how many pods the namespace has.
+    `before`: number of pods in the namespace.
     """
     for late in range(5):
         name = f"by-namespace-{late}"
@@ -172,9 +174,9 @@ async def test_a_source_that_is_away_for_longer_than_a_hold_asks_for_another(fle
 
 
 async def reserved_and_abandoned(fleet: Fleet, namespace: str, count: int = 4) -> None:
-    """Pods whose candidates are reserved in both targets, and a source whose agent is dead.
+    """Create pods with reserved candidates in both targets, and kill the source's agent.
 
-    Nobody can claim before the agent dies: it learns of the first reservation after that.
+    The agent cannot claim before it dies, since the candidate schedulers are stopped until then.
     """
     for target in CLUSTERS:
         await fleet.sandbox.stop(target, "candidate-scheduler")
@@ -183,7 +185,7 @@ async def reserved_and_abandoned(fleet: Fleet, namespace: str, count: int = 4) -
         await candidates(fleet, namespace, 2 * count)
         await fleet.sandbox.kill("cd", "agent")
     finally:
-        # Together: what the first one holds is not to end while the other one starts.
+        # Start both at once, so that the reservations of the first do not expire while the second starts.
         await asyncio.gather(*(fleet.sandbox.start(target, "candidate-scheduler") for target in CLUSTERS))
     await candidates(fleet, namespace, 2 * count, state="reserved")
 

@@ -32,11 +32,11 @@ from tests.e2e.reservations import (
 Raw = dict[str, Any]
 
 ROOMY = 3
-"""Nodes of a target, each with room for one member."""
+"""Nodes of a target, each with capacity for one member."""
 
 
 def marks(group: str, size: int | str, policy: str = "", on_failure: str = "") -> dict[str, str]:
-    """Annotations of a member."""
+    """Return the annotations of a member."""
     found = {names.POD_GROUP: group, names.POD_GROUP_SIZE: str(size)}
     found |= {names.POD_GROUP_POLICY: policy} if policy else {}
     found |= {names.POD_GROUP_ON_FAILURE: on_failure} if on_failure else {}
@@ -44,7 +44,7 @@ def marks(group: str, size: int | str, policy: str = "", on_failure: str = "") -
 
 
 def member(name: str, annotations: dict[str, str], cpu: str = "3", **spec: Any) -> Raw:
-    """A pod that takes a node of its own."""
+    """Return a pod that needs a node of its own."""
     pod = manifests.pod(name, annotations=annotations, **spec)
     pod["metadata"]["labels"]["team"] = "all"
     pod["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
@@ -52,7 +52,7 @@ def member(name: str, annotations: dict[str, str], cpu: str = "3", **spec: Any) 
 
 
 async def form(fleet: Fleet, namespace: str, group: str, size: int, policy: str = "", **more: Any) -> list[str]:
-    """Create a group; returns the UIDs of its pods."""
+    """Create a group of pods; return their UIDs."""
     annotations = marks(group, size, policy)
     pods = [member(f"{group}-{number}", annotations, **more) for number in range(size)]
     created = [await fleet.source.create(PODS, pod, namespace) for pod in pods]
@@ -60,7 +60,7 @@ async def form(fleet: Fleet, namespace: str, group: str, size: int, policy: str 
 
 
 async def dissolve(fleet: Fleet, namespace: str, group: str, *numbers: int) -> None:
-    """Delete members of a group, all if no numbers are given, and wait until they are gone."""
+    """Delete members of a group, all if no numbers are given, and wait until they no longer exist."""
     found = [pod["metadata"]["name"] for pod in await fleet.source.list(PODS, namespace)]
     chosen = [f"{group}-{number}" for number in numbers] or [name for name in found if name.startswith(f"{group}-")]
     for name in chosen:
@@ -70,13 +70,13 @@ async def dissolve(fleet: Fleet, namespace: str, group: str, *numbers: int) -> N
 
 
 async def running(fleet: Fleet, namespace: str, group: str) -> list[Raw]:
-    """Pods of a group that run."""
+    """Return the running pods of a group."""
     pods = [pod for pod in await fleet.pods(namespace) if pod["metadata"]["name"].startswith(f"{group}-")]
     return [pod for pod in pods if pod["status"]["phase"] == "Running"]
 
 
 async def all_run(fleet: Fleet, namespace: str, group: str, size: int) -> None:
-    """Wait until a whole group runs."""
+    """Wait until all pods of a group run."""
 
     async def probe() -> bool:
         return len(await running(fleet, namespace, group)) == size
@@ -231,7 +231,7 @@ async def test_a_member_that_is_lost_after_the_start_is_replaced_alone(fleet: Fl
 
 
 async def starting_again(fleet: Fleet, namespace: str) -> set[str]:
-    """A group of three that starts again as a whole, at work; returns the UIDs of its pods."""
+    """Run a group of three that restarts as a whole; return the UIDs of its pods."""
     workload = manifests.deployment("team", 3)
     workload["spec"]["template"]["metadata"]["annotations"] |= marks("team", 3, on_failure=names.RESTART)
     await fleet.source.create(DEPLOYMENTS, workload, namespace)
@@ -239,7 +239,8 @@ async def starting_again(fleet: Fleet, namespace: str) -> set[str]:
 
 
 async def restarted(fleet: Fleet, namespace: str, before: set[str]) -> set[str]:
-    """Wait until no delegate of these pods is at work and three others run; returns the UIDs of those."""
+    """Wait until the delegates of these pods have ended or been deleted, and three other pods run. Return the
+    UIDs of those."""
 
     async def gone() -> bool:
         found = await fleet.delegates(namespace)
@@ -253,7 +254,7 @@ async def restarted(fleet: Fleet, namespace: str, before: set[str]) -> set[str]:
 
 
 async def told_to_go(fleet: Fleet, namespace: str) -> set[str]:
-    """UIDs of pods that were deleted for their group to start again."""
+    """Return the UIDs of pods that were deleted to restart their group."""
     events = await fleet.source.list(EVENTS, namespace, fields="reason=GroupRestart")
     return {event["involvedObject"]["uid"] for event in events}
 

@@ -1,4 +1,5 @@
-"""Promise 20: pods keep to the bounds of targets, prefer home while there is room, and do not hold each other up."""
+"""Promise 20: pods respect the limits of targets, prefer the source while it has capacity, and do not block
+each other."""
 
 import asyncio
 import functools
@@ -27,12 +28,12 @@ AUTOSCALERS = Kind("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalP
 
 NODES_EACH = 5
 BIG_CPU = 20
-"""Cores of a pod that leaves no room for a second one on a node of 32."""
+"""Cores of a big pod: a node of 32 has no capacity for a second one."""
 WEIGHT = names.SHORT_PREFIX + names.WEIGHT
 
 
 def big() -> list[Raw]:
-    """Containers that need most of a node."""
+    """Return containers that need most of a node."""
     return [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": f"{BIG_CPU}"}}}]
 
 
@@ -42,7 +43,7 @@ async def bound(fleet: Fleet, namespace: str, target: str, **limits: str) -> Non
 
 
 async def waiting(fleet: Fleet, namespace: str, app: str, count: int, *words: str) -> list[Raw]:
-    """So many pods of an app, once they wait and say why with these words."""
+    """Wait until exactly `count` pods of an app are unschedulable with these words in the message; return them."""
 
     async def told() -> list[Raw]:
         messages = [(pod, condition(pod, "PodScheduled")) for pod in await fleet.pods(namespace, app)]
@@ -57,7 +58,7 @@ async def waiting(fleet: Fleet, namespace: str, app: str, count: int, *words: st
 
 
 async def sent(fleet: Fleet, namespace: str, count: int) -> None:
-    """Wait until so many pods have been sent to us; it must not be more."""
+    """Wait until `count` pods have a chaperon in us; fail if there are more."""
 
     async def found() -> int:
         return len(await fleet.clients["us"].list(CHAPERONS, namespace))
@@ -70,13 +71,13 @@ async def sent(fleet: Fleet, namespace: str, count: int) -> None:
 
 
 async def places(fleet: Fleet, namespace: str, app: str) -> dict[str, int]:
-    """How many pods of an app are bound to which target."""
+    """Return the number of an app's pods by target."""
     targets = {names.virtual_node(namespace, target): target for target in fleet.names}
     return dict(Counter(targets[pod["spec"]["nodeName"]] for pod in await fleet.pods(namespace, app)))
 
 
 async def roomy(fleet: Fleet, cluster: str) -> int:
-    """Nodes of a cluster that have room for a big pod, as its summary tells."""
+    """Return the number of nodes with capacity for a big pod, from the cluster's summary."""
     raw = await fleet.clients[cluster].get_raw(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
     told = shapes(Object(CLUSTER_SUMMARIES, raw), {})
     wanted = BIG_CPU * 10**9
@@ -84,7 +85,7 @@ async def roomy(fleet: Fleet, cluster: str) -> int:
 
 
 async def room(fleet: Fleet, *clusters: str, nodes: int = NODES_EACH) -> None:
-    """Wait until clusters tell that they have so many nodes with room for a big pod."""
+    """Wait until the summaries of clusters report `nodes` nodes with capacity for a big pod."""
 
     async def told() -> bool:
         return [await roomy(fleet, cluster) for cluster in clusters] == [nodes] * len(clusters)
@@ -129,7 +130,8 @@ async def test_a_quota_of_the_targets_namespace_counts_before_anything_is_sent(f
 
         await fleet.until("the quota counts", counted, about=namespace)
         await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", 4), namespace)
-        # A pod may be counted twice for a moment, and other figures alone are told after half a minute.
+        # Pods may be counted twice for a moment; if only the figures change, the message is updated after half a
+        # minute.
         pods = await waiting(fleet, namespace, "web", 2, "us: exceeded quota few: pods (", " of 2)")
         await sent(fleet, namespace, 2)
         assert not any(names.ANNOTATION_ATTEMPTS in pod["metadata"]["annotations"] for pod in pods)
@@ -139,7 +141,7 @@ async def test_a_quota_of_the_targets_namespace_counts_before_anything_is_sent(f
 
 
 async def prefer_home_by_weight(fleet: Fleet, namespace: str) -> Raw:
-    """Say so on the Target; returns annotations of the pods."""
+    """Give the Target of the source a weight; return no pod annotations."""
     target = manifests.ours("Target", "cd", namespace, {"self": True})
     target["metadata"]["annotations"] = {WEIGHT: "100"}
     await apply(fleet.source, TARGETS, target)
@@ -147,7 +149,7 @@ async def prefer_home_by_weight(fleet: Fleet, namespace: str) -> Raw:
 
 
 async def prefer_home_by_affinity(fleet: Fleet, namespace: str) -> Raw:
-    """Say so on the pods; returns their annotations."""
+    """Return pod annotations that prefer the source by node affinity."""
     await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
     here = {"matchExpressions": [{"key": manifests.REGION, "operator": "In", "values": ["cd"]}]}
     preferred = {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1, "preference": here}]}
@@ -155,7 +157,7 @@ async def prefer_home_by_affinity(fleet: Fleet, namespace: str) -> Raw:
 
 
 async def burst(fleet: Fleet, prefer: Callable[[Fleet, str], Awaitable[Raw]]) -> None:
-    """Fill home, overflow, and come home."""
+    """Fill the source, overflow into targets, and return to the source."""
     await room(fleet, *fleet.names)
     async with fleet.namespace() as namespace:
         annotations = await prefer(fleet, namespace)
@@ -170,7 +172,7 @@ async def burst(fleet: Fleet, prefer: Callable[[Fleet, str], Awaitable[Raw]]) ->
 
 
 async def fill_and_come_home(fleet: Fleet, namespace: str) -> None:
-    """From 4 pods at home to full, over it, and back."""
+    """Scale from 4 pods in the source until it is full, beyond its capacity, and back."""
     scale = functools.partial(scaled, fleet, namespace)
     await scale(4)
     assert await places(fleet, namespace, "web") == {"cd": 4}
@@ -191,7 +193,7 @@ async def fill_and_come_home(fleet: Fleet, namespace: str) -> None:
 
 
 async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
-    """Scale the Deployment, and wait until just so many pods run."""
+    """Scale the Deployment, and wait until exactly `replicas` pods run."""
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
     await fleet.running(namespace, "web", replicas)
 
@@ -281,7 +283,7 @@ async def test_a_pod_without_room_waits_in_one_target_and_moves_when_another_has
     (late,) = await waiting(fleet, namespace, "late", 1, "0/2 targets are available", "insufficient cpu")
     before = await candidate(fleet, namespace, late)
     here = before[0]
-    # Longer than the shortest stay: without room anywhere there is nothing to move for.
+    # Longer than the minimum dwell time: without capacity in the other target, the candidate must not move.
     await asyncio.sleep(6)
     assert await candidate(fleet, namespace, late) == before
     other = names.virtual_node(namespace, "eu" if here == "us" else "us")
@@ -292,7 +294,7 @@ async def test_a_pod_without_room_waits_in_one_target_and_moves_when_another_has
 
 
 async def candidate(fleet: Fleet, namespace: str, pod: Raw) -> tuple[str, str]:
-    """Cluster and UID of the one chaperon of a pod."""
+    """Wait for a chaperon of a pod; return its cluster and UID."""
     selector = f"{names.LABEL_PARENT_UID}={pod['metadata']['uid']}"
 
     async def found() -> tuple[str, str] | None:
@@ -322,7 +324,7 @@ async def test_a_gated_pod_is_sent_nowhere_until_its_gates_are_open(fleet: Fleet
 
 
 async def measured(fleet: Fleet) -> dict[tuple[str, str], float]:
-    """What the source's agent tells of scheduling at /metrics: value by name and the labels' values."""
+    """Return the scheduling metrics of the source's agent: values by name and label values."""
     text = await fleet.metrics(fleet.names[0])
     return {
         (sample.name.removeprefix("flotilla_scheduling_"), "/".join(sample.labels.values())): sample.value

@@ -1,4 +1,5 @@
-"""Promise 20: ConfigMaps and Secrets that pods name are in their target before they start, and stay right there."""
+"""Promise 20: ConfigMaps and Secrets named by pods exist in the target before the pods start, and stay up to
+date."""
 
 import asyncio
 import base64
@@ -41,19 +42,19 @@ def volume(name: str, *, optional: bool = False) -> Raw:
 
 
 async def create(fleet: Fleet, namespace: str, name: str, **data: str) -> None:
-    """A ConfigMap and a Secret of the same name and content."""
+    """Create a ConfigMap and a Secret with the same name and content."""
     await fleet.source.create(CONFIGMAPS, {"metadata": {"name": name}, "data": data}, namespace)
     secret = {"metadata": {"name": name}, "data": {key: text(value) for key, value in data.items()}}
     await fleet.source.create(SECRETS, secret, namespace)
 
 
 def needing(name: str) -> Raw:
-    """Parts of a pod's spec that name both."""
+    """Return parts of a pod spec that refer to both."""
     return {"volumes": [volume(name)], "imagePullSecrets": [{"name": name}]}
 
 
 async def copies(fleet: Fleet, cluster: str, namespace: str) -> dict[str, Raw]:
-    """What of ours a cluster has, by kind and name: its content."""
+    """Return the content of copies in a cluster, by kind and name."""
     return {
         f"{kind.plural}/{each['metadata']['name']}": each.get("data", {})
         for kind in (CONFIGMAPS, SECRETS)
@@ -76,7 +77,8 @@ def both(name: str, **data: str) -> dict[str, Raw]:
 
 @contextlib.asynccontextmanager
 async def births(fleet: Fleet, namespace: str) -> AsyncIterator[dict[tuple[str, str], int]]:
-    """First version of every delegate, by cluster and UID: later than that of whatever was there before it."""
+    """Record the first resource version of every delegate, by cluster and UID. Objects with lower versions
+    existed before."""
     found: dict[tuple[str, str], int] = {}
     informers = {name: Informer(client, PODS, namespace, LABEL_PARENT_UID) for name, client in fleet.clients.items()}
     for name, informer in informers.items():
@@ -213,7 +215,7 @@ async def test_five_hundred_config_maps_of_one_namespace(fleet: Fleet) -> None:
         await fleet.source.create(DEPLOYMENTS, spec, namespace)
         await fleet.running(namespace, "web", PODS_OF_MANY)
         want = {f"configmaps/c-{number}": {"number": str(number)} for number in range(MANY)}
-        # On a busy machine, pods that have waited long enough (`--follow-wait`) go before the last of them.
+        # On a busy machine, pods may start before the last copy exists, after `--follow-wait`.
         await has(fleet, "eu", namespace, want)
         await fleet.source.delete(DEPLOYMENTS, "web", namespace)
         await has(fleet, "eu", namespace, {})
@@ -249,13 +251,13 @@ async def test_deletions_while_the_agent_is_dead_and_the_target_cut_off(fleet: F
 
 
 async def where(fleet: Fleet, namespace: str, count: int) -> dict[str, str]:
-    """The virtual node of each pod of the StatefulSet, once all run."""
+    """Wait until all pods of the StatefulSet run; return their virtual nodes by name."""
     pods = await fleet.running(namespace, "db", count)
     return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods}
 
 
 async def named_everywhere(fleet: Fleet, namespace: str, pods: set[str]) -> None:
-    """Wait until every cluster can resolve the names of all pods of the StatefulSet."""
+    """Wait until EndpointSlices in every cluster contain the host names of all pods of the StatefulSet."""
 
     async def probe() -> bool:
         found = [await shared.slices(fleet, namespace, "db", cluster) for cluster in shared.CLUSTERS]
@@ -274,7 +276,7 @@ async def test_a_stateful_set_runs_restarts_and_scales_and_each_pod_stays_with_i
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
         claim["storageClassName"] = namespace
         db["spec"]["volumeClaimTemplates"] = [{"metadata": {"name": "data"}, "spec": claim}]
-        # Also when one of the targets is slow, as on a busy machine.
+        # Place pods in both targets, even if one responds slowly, as on a busy machine.
         in_both = {"maxSkew": 3, "topologyKey": manifests.REGION, "whenUnsatisfiable": "DoNotSchedule"}
         in_both["labelSelector"] = db["spec"]["selector"]
         constraints = json.dumps({"topologySpreadConstraints": [in_both]})
