@@ -1,4 +1,4 @@
-"""Promise 21, second part: how endpoints are shared is chosen for every target, and what is amiss is said there."""
+"""Promise 21, part 2: each Target has its own network driver, and its conditions report what prevents sharing."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ TARGET_CLUSTERS = ("us", "eu")
 
 @pytest.mark.full("Controller tests cover the choice of a driver.")
 async def test_a_selector_stays_the_users_where_endpoints_cannot_be_shared(fleet: Fleet, namespace: str) -> None:
-    """The source's own slices are right all the same: proxy pods have the addresses of their delegates."""
+    """The source's own EndpointSlices are correct anyway: proxy pods have the addresses of their delegates."""
     await shared.web(fleet, namespace, 4)
     await marked(fleet, namespace, "web")
     await driver(fleet, namespace, "us", "wormhole")
@@ -77,18 +77,18 @@ async def test_a_target_that_grants_no_slices_shares_none_and_says_so(fleet: Fle
 
 
 async def driver(fleet: Fleet, namespace: str, target: str, name: str | None) -> None:
-    """Choose the network driver of a Target."""
+    """Set or remove the network driver annotation of a Target."""
     annotations = {names.SHORT_PREFIX + names.NETWORK_DRIVER: name}
     await fleet.source.patch(TARGETS, target, {"metadata": {"annotations": annotations}}, namespace)
 
 
 def shares(target: Raw) -> bool:
-    """Whether a Target says that endpoints are shared."""
+    """Check that a Target reports shared endpoints."""
     return bool(condition(target, "ServicesShared").get("status") == "True")
 
 
 def is_off(target: Raw) -> bool:
-    """Whether it says that it has no driver."""
+    """Check that a Target reports that it has no driver."""
     return bool(condition(target, "ServicesShared").get("reason") == "Off")
 
 
@@ -115,7 +115,8 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         for cluster in shared.CLUSTERS:
             await has(fleet, cluster, SERVICE_EXPORTS, namespace, "web", lambda found: True)
             await fleet.clients[cluster].patch_raw(SERVICE_EXPORTS, "web", {"status": valid}, namespace, sub="status")
-        # Delegates elsewhere have another name then: under its own the Service leads to the proxy pods' addresses.
+        # With imports, remote delegates have another DNS name; the Service itself selects the proxy pods'
+        # addresses.
         await has(fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "web"})
         await known_everywhere(fleet, namespace, "web", 4, ("cd",))
         await has(fleet, "cd", SERVICE_LINKS, namespace, "web", waits_for_imports)
@@ -129,19 +130,19 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
 
 
 def waits_for_imports(link: Raw) -> bool:
-    """Whether the implementation has exported from everywhere, and imported to nowhere."""
+    """Check that all clusters report an export without a ServiceImport from the MCS implementation."""
     rows = (link.get("status") or {}).get("clusters") or ()
     told = {row["cluster"]: row["message"] for row in rows if row["driver"] == "mcs"}
     return all("has made no ServiceImport" in told.get(cluster, "") for cluster in shared.CLUSTERS)
 
 
 async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, namespace: str) -> None:
-    """A node of `us` with the pod network of another cluster is all it takes for the two to overlap."""
+    """One node of `us` with another cluster's pod CIDR is enough for both pod networks to overlap."""
     await shared.web(fleet, namespace, 4)
     await known_everywhere(fleet, namespace, "web", 4)
     ranges = {plan.name: plan.fake_pod_ranges[0] for plan in fleet.sandbox.plan.clusters}
     async with overlapping(fleet, ranges["eu"]):
-        # The source reaches both; they reach it, and not each other.
+        # The source and each target reach each other; us and eu do not.
         await known(fleet, namespace, cd=("us", "eu"), us=("us",), eu=("eu",))
         assert shares(await fleet.source.get(TARGETS, "us", namespace))
     await known_everywhere(fleet, namespace, "web", 4)
@@ -167,7 +168,8 @@ async def test_addresses_of_pods_stay_where_they_mean_something(fleet: Fleet, na
 
 
 async def hidden(fleet: Fleet, namespace: str) -> bool:
-    """Whether proxy pods have the addresses of their delegates in `us` in an annotation only, those in `eu` as ever."""
+    """Check that proxy pods of `us` have their delegate's address only in an annotation, those of `eu` in the
+    status."""
     proxies = {pod["metadata"]["uid"]: pod for pod in await fleet.source.list(PODS, namespace)}
     for uid, (cluster, delegate) in (await fleet.delegates(namespace)).items():
         proxy, address = proxies[uid], delegate["status"]["podIP"]
@@ -179,7 +181,7 @@ async def hidden(fleet: Fleet, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def overlapping(fleet: Fleet, pods: str) -> AsyncIterator[None]:
-    """With a node in `us` that takes no pods, and has a pod network of its own."""
+    """Create an unschedulable node in `us` with the pod CIDR `pods`."""
     head = {"apiVersion": NODES.api_version, "kind": NODES.name, "metadata": {"name": "overlapping"}}
     node = {**head, "spec": {"unschedulable": True, "podCIDR": pods, "podCIDRs": [pods]}}
     await fleet.clients["us"].create(NODES, node)
@@ -190,7 +192,7 @@ async def overlapping(fleet: Fleet, pods: str) -> AsyncIterator[None]:
 
 
 async def known(fleet: Fleet, namespace: str, **clusters: tuple[str, ...]) -> None:
-    """Wait until clusters know the delegates in these clusters, and no others."""
+    """Wait until the endpoints in each cluster are exactly the delegates in these clusters."""
 
     async def probe() -> bool:
         pods = [(cluster, pod["status"]["podIP"]) for cluster, pod in (await fleet.delegates(namespace)).values()]
@@ -204,7 +206,7 @@ async def known(fleet: Fleet, namespace: str, **clusters: tuple[str, ...]) -> No
 
 
 async def test_endpoints_of_a_silent_target_are_not_ready_until_it_is_back(fleet: Fleet, namespace: str) -> None:
-    # Not a Deployment: on a busy machine all its pods may go where answers come sooner.
+    # Bare pods: on a busy machine all pods of a Deployment may be bound to the faster target.
     await fleet.source.create(SERVICES, service("web"), namespace)
     for number, cluster in enumerate(TARGET_CLUSTERS * 2):
         pod = manifests.pod(f"web-{number}", nodeSelector={manifests.REGION: cluster})

@@ -1,4 +1,5 @@
-"""Promise 21: what any cluster exports is imported in all, by the Multi-Cluster Services API (--mcs)."""
+"""Promise 21: Services exported by any cluster are imported in all clusters by the Multi-Cluster Services API
+(--mcs)."""
 
 from typing import Any
 
@@ -25,12 +26,12 @@ def told(found: Raw, type: str) -> tuple[Any, Any]:
 
 
 def differs(export: Raw) -> bool:
-    """Whether clusters export different ports."""
+    """Check that an export reports conflicting ports."""
     return told(export, "Conflict") == ("True", "PortConflict")
 
 
 def of(*clusters: str) -> Any:
-    """Whether a ServiceImport is ready, and from these clusters."""
+    """Return a check that a ServiceImport is ready and lists these clusters."""
     want = [{"cluster": each} for each in clusters]
     return lambda found: (
         told(found, "Ready") == ("True", "Ready") and found["status"].get("clusters") == want and found["spec"]["ips"]
@@ -38,7 +39,7 @@ def of(*clusters: str) -> Any:
 
 
 async def export(fleet: Fleet, cluster: str, namespace: str, port: int) -> None:
-    """A Service of a cluster's own, with a pod, that it exports."""
+    """Create a local Service with a pod in a cluster, and export it."""
     client = fleet.clients[cluster]
     await client.create(PODS, manifests.pod("web", elect=None), namespace)
     ports = [{"name": "http", "port": port, "targetPort": 8080}]
@@ -65,7 +66,7 @@ async def test_what_clusters_export_is_imported_in_all_of_them(fleet: Fleet, nam
         for cluster in shared.CLUSTERS:
             await has(fleet, cluster, SERVICE_IMPORTS, namespace, "web", of("cd", "us"))
             await endpoints(fleet, cluster, namespace, "cd", "us")
-            # What somebody has changed is as it was before long.
+            # The agent reverts changes by others.
             await fleet.clients[cluster].patch(SERVICE_IMPORTS, "web", {"spec": {"ports": NONSENSE}}, namespace)
             await has(
                 fleet, cluster, SERVICE_IMPORTS, namespace, "web", lambda found: found["spec"]["ports"] != NONSENSE
@@ -81,7 +82,8 @@ async def test_what_clusters_export_is_imported_in_all_of_them(fleet: Fleet, nam
 
 
 async def endpoints(fleet: Fleet, cluster: str, namespace: str, *sources: str) -> None:
-    """Wait until a cluster knows a ready endpoint of each of these, and none of others, by the labels of the API."""
+    """Wait until a cluster has a ready endpoint of each of these source clusters, and no others, by the API's
+    labels."""
 
     async def known() -> bool:
         labels = f"{mcs.LABEL_MCS_SERVICE}=web"

@@ -1,4 +1,4 @@
-"""Promise 21: where pods do not reach each other, every cluster's gateways are told whom they call and let in."""
+"""Promise 21: if pods cannot reach each other, every cluster's gateways receive the peers to call and to admit."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -103,7 +103,7 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
     async def own_only() -> bool:
         return all([await shared.ready(fleet, namespace, "web", each) == own[each] for each in CLUSTERS])
 
-    # No gateway runs here: addresses stay for the half minute that one may take to lead somewhere.
+    # No gateway runs in this test. Endpoints stay for the half minute that a gateway may take to become ready.
     await fleet.until("each cluster has its own endpoints only", own_only, about=namespace, seconds=90)
 
     await fleet.source.delete(SERVICES, "web", namespace)
@@ -133,7 +133,7 @@ async def exposed(client: Client, at: str) -> AsyncIterator[None]:
 async def test_two_targets_with_different_drivers_call_each_other_through_gateways(
     fleet: Fleet, namespace: str, gateways: None
 ) -> None:
-    """Real Envoys: this cluster and `us` share addresses of pods, and `eu` is called by gateways."""
+    """With real Envoys: cd and `us` share pod addresses, and `eu` is reached through gateways."""
     uids = {each: (await fleet.clients[each].get(NAMESPACES, "kube-system"))["metadata"]["uid"] for each in CLUSTERS}
     at = {"us": address(), "eu": address()}
     await fleet.source.create(
@@ -170,7 +170,7 @@ async def test_two_targets_with_different_drivers_call_each_other_through_gatewa
 
         await has(fleet, "cd", SERVICE_LINKS, namespace, "web", says)
 
-        # Whoever is to have no driver has none with others.
+        # A target without a driver is not linked to other targets either.
         await driver(fleet, namespace, "us", "none")
         want = {"cd": {uids["eu"]}, "us": set(), "eu": {uids["cd"]}}
         await fleet.until("the targets are linked no more", told, about=namespace)
@@ -191,7 +191,7 @@ def shares_by(target: Raw, reason: str) -> bool:
 
 
 async def own_pods(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
-    """Addresses of the pods of a cluster itself."""
+    """Return the addresses of a cluster's local pods."""
     labels = "endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
     found = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
     addresses = [(a, each) for slice in found for each in slice.get("endpoints") or () for a in each["addresses"]]

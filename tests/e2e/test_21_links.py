@@ -1,4 +1,4 @@
-"""Promise 21: of every Service that clusters share it is told whose callers reach whose endpoints."""
+"""Promise 21: the status of a ServiceLink shows which clusters' callers reach which clusters' endpoints."""
 
 import json
 from typing import Any
@@ -28,7 +28,7 @@ def says(link: Raw, status: str, reason: str) -> bool:
 
 
 def reached(link: Raw) -> dict[str, list[str]]:
-    """Whose endpoints the callers of each cluster reach, by the driver `endpointslices`."""
+    """Return the clusters whose endpoints each cluster reaches with the driver `endpointslices`."""
     found: dict[str, list[str]] = {}
     for row in (link.get("status") or {}).get("clusters") or ():
         if row["driver"] == "endpointslices" and row["ready"] == "True":
@@ -79,7 +79,7 @@ async def test_a_shared_service_says_who_reaches_whom_and_a_link_narrows_it(flee
 
 
 async def own(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
-    """Addresses of the delegates in a cluster, as its own EndpointSlices have them."""
+    """Return the addresses of a cluster's local delegates from its own EndpointSlices."""
     found = await fleet.clients[cluster].list(
         ENDPOINT_SLICES, namespace, labels="endpointslice.kubernetes.io/managed-by=endpointslice-controller.k8s.io"
     )
@@ -90,7 +90,8 @@ async def own(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
 async def test_a_network_of_ac3_works_as_it_is_written_and_leaves_nothing(fleet: Fleet) -> None:
     source, example = fleet.source, yaml.safe_load(EXAMPLE.read_text())
     await apply(source, CRDS, *ac3_crds())
-    # Kinds that come later are found once in a while: whoever starts with them, as with the chart, knows them at once.
+    # The agent discovers new kinds only periodically. A restart discovers them at once, as after installing the
+    # chart.
     await fleet.sandbox.kill("cd", "agent")
     await fleet.sandbox.start("cd", "agent")
     try:

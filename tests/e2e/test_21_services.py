@@ -1,4 +1,5 @@
-"""Promise 21: a Service works across clusters. Slices and selectors; the traffic itself needs real nodes."""
+"""Promise 21: a Service works across clusters. Covers EndpointSlices and selectors; real traffic needs real
+nodes."""
 
 import asyncio
 from typing import Any
@@ -24,7 +25,7 @@ TARGET_CLUSTERS = ("us", "eu")
 
 
 async def versions(fleet: Fleet, namespace: str) -> list[str]:
-    """Of everything that rooms write for Services of a namespace, in all clusters."""
+    """Return the versions of a namespace's Services and EndpointSlices in all clusters."""
     kinds = (SERVICES, ENDPOINT_SLICES)
     listed = [await fleet.clients[cluster].list(kind, namespace) for cluster in CLUSTERS for kind in kinds]
     return [f"{each['metadata']['uid']}/{each['metadata']['resourceVersion']}" for found in listed for each in found]
@@ -89,7 +90,7 @@ def is_unmarked(found: Raw) -> bool:
 async def test_a_service_keeps_its_endpoints_while_its_pods_are_being_elected_and_back(
     fleet: Fleet, namespace: str
 ) -> None:
-    """Rolling updates from plain pods to elected ones and back: in between both serve."""
+    """Roll out from plain pods to elected pods and back; in between both are endpoints."""
     deployment = manifests.deployment("web", 4)
     deployment["spec"]["template"]["metadata"]["annotations"] = {}
     await fleet.source.create(SERVICES, service("web"), namespace)

@@ -1,4 +1,4 @@
-"""Promise 21: Services reach other clusters by Skupper, with the rights that agents and Sources have for it."""
+"""Promise 21: Services reach other clusters through Skupper, with the rights of agents and Sources for it."""
 
 import asyncio
 from typing import Any
@@ -40,7 +40,7 @@ def connected(link: Raw) -> bool:
 
 
 def is_down(link: Raw) -> bool:
-    """Whether all rows about `us` say what its Link says, and no other does."""
+    """Check that all rows about `us` report its Link as down, and that all other rows are ready."""
     rows = (link.get("status") or {}).get("clusters") or ()
     down = [row for row in rows if row["reason"] == "PeerUnreachable" and "Not operational" in row["message"]]
     others = [row for row in rows if "us" not in (row["cluster"], *row["from"])]
@@ -50,7 +50,7 @@ def is_down(link: Raw) -> bool:
 
 async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fleet: Fleet, namespace: str) -> None:
     network = Skupper(namespace, **fleet.clients)
-    # The first token is late, so that another is made.
+    # The first token expires, so that the agent requests another one.
     network.refusals = [LATE]
     async with (
         installed(list(fleet.clients.values()), KINDS),
@@ -90,7 +90,7 @@ async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fle
 
 
 async def mended(fleet: Fleet, client: Client, kind: Kind, namespace: str) -> None:
-    """What somebody has changed of ours is as it was before long."""
+    """Check that the agent reverts a change to its object."""
     (before,) = await client.list(kind, namespace)
     name = before["metadata"]["name"]
     await client.patch(kind, name, {"spec": {"routingKey": "another"}}, namespace)
@@ -102,7 +102,7 @@ async def mended(fleet: Fleet, client: Client, kind: Kind, namespace: str) -> No
 
 
 async def callers_elsewhere(fleet: Fleet, namespace: str) -> None:
-    """A ServiceLink has a Service made for callers in another namespace, which goes with it."""
+    """Check that a ServiceLink creates a Service in another namespace, and that both are deleted together."""
     other = f"{namespace}-callers"
     labels = {"multicluster-scheduler": "enabled"}
     await fleet.source.create(NAMESPACES, {"metadata": {"name": other, "labels": labels}})

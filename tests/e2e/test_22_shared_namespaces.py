@@ -1,4 +1,5 @@
-"""Promise 22: in a namespace that shares its Services, pods in targets find also those whose pods stay at home."""
+"""Promise 22: if a namespace shares its Services, pods in targets also reach Services whose pods stay in the
+source."""
 
 from typing import Any
 
@@ -23,7 +24,7 @@ async def annotate(fleet: Fleet, namespace: str, **annotations: str | None) -> N
 
 
 async def at_home(fleet: Fleet, namespace: str, name: str) -> str:
-    """Address of a pod that stays here."""
+    """Create a pod that stays in the source; return its address."""
     home = manifests.pod(name, elect=None, annotations={names.SHORT_PREFIX + names.ELECT: "false"})
     await fleet.source.create(PODS, home, namespace)
     (pod,) = await fleet.running(namespace, name, 1)
@@ -32,7 +33,7 @@ async def at_home(fleet: Fleet, namespace: str, name: str) -> str:
 
 
 async def found_there(fleet: Fleet, namespace: str, name: str, address: str) -> None:
-    """Wait until the targets send traffic for a Service to this address alone."""
+    """Wait until the targets route a Service's traffic to this address only."""
 
     async def probe() -> bool:
         return all([await shared.ready(fleet, namespace, name, cluster) == [address] for cluster in TARGETS])
@@ -71,7 +72,7 @@ async def test_what_is_shared_stays_as_long_as_pods_there_may_use_it(fleet: Flee
     await has(fleet, "us", SERVICES, namespace, "db", bool)
     assert await shared.is_gone(fleet, "us", SERVICES, namespace, "own")
     await annotate(fleet, namespace, **{SHARE: None})
-    # What comes later is not shared any more, and by then the room has seen the annotation go.
+    # Later Services are not shared. Once `asked` is shared, the controller has observed the removed annotation.
     await fleet.source.create(SERVICES, service("later"), namespace)
     await fleet.source.create(SERVICES, service("asked", {"multicluster/global": "true"}), namespace)
     await has(fleet, "us", SERVICES, namespace, "asked", bool)

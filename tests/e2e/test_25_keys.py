@@ -1,4 +1,4 @@
-"""Promise 25: every key of the wire contract (wire contract, 2.1) is where it belongs, seen on one fleet."""
+"""Promise 25: every key of the wire contract (section 2.1) appears on the right objects, checked on one fleet."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple
@@ -14,14 +14,14 @@ from tests.e2e.keys import OLD_FINALIZER, PROVIDER, REGION, P, Seen, annotations
 
 
 class Row(NamedTuple):
-    """One key and whether it is what the contract says."""
+    """A key, and a check that the contract holds for it."""
 
     key: str
     holds: Callable[[Seen], bool]
 
 
 def manifest(seen: Seen) -> Raw:
-    """The source pod that the proxy pod carries."""
+    """Return the source pod in the proxy pod's manifest annotation."""
     found: Raw = msgspec.json.decode(annotations(seen.proxy)[P + "sourcepod-manifest"])
     return found
 
@@ -35,7 +35,7 @@ def parents(seen: Seen) -> list[Raw]:
 
 
 def nowhere(key: str) -> Row:
-    """A key of Admiralty's own workings that nobody else reads; ours never writes it."""
+    """Return a row for an internal key of Admiralty that no other software reads; the agent never writes it."""
     return Row(
         key, lambda seen: not any({key} & (annotations(each) | labels(each)).keys() for each in seen.all.values())
     )
@@ -127,7 +127,7 @@ ROWS = (
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def seen(fleet: Fleet) -> AsyncIterator[Seen]:
-    """A pod with every annotation and all that may follow one, and each of the keys that go another way."""
+    """A pod with every annotation and its dependencies, and an object for each key that needs a special case."""
     async with fleet.namespace(("us",)) as namespace:
         await create_all(fleet, namespace)
         for name in ("web", "own"):

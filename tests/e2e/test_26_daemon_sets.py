@@ -1,4 +1,5 @@
-"""Promise 26: a stock node agent, which tolerates every taint, rolls out in a fleet: virtual nodes answer for it."""
+"""Promise 26: a stock node agent that tolerates every taint rolls out; its pods on virtual nodes count as
+ready."""
 
 import pytest
 
@@ -12,7 +13,7 @@ APP = "node-agent"
 
 
 def node_agent() -> Raw:
-    """As public charts have it: it tolerates everything, is of the highest priority and mounts the node's files."""
+    """Return a node agent as in public charts: tolerates all taints, has system priority and mounts host files."""
     spec = {
         "tolerations": [{"operator": "Exists"}],
         "priorityClassName": "system-node-critical",
@@ -29,12 +30,12 @@ def node_agent() -> Raw:
 
 
 async def rolled_out(fleet: Fleet, namespace: str) -> None:
-    """Have kubectl wait for the rollout."""
+    """Wait for the rollout with kubectl."""
     await fleet.kubectl("cd", "rollout", "status", f"daemonset/{APP}", f"--namespace={namespace}", "--timeout=90s")
 
 
 async def answered(fleet: Fleet, namespace: str) -> dict[str, Raw]:
-    """Its pods on the virtual nodes of the namespace, by node."""
+    """Return the DaemonSet's pods on the virtual nodes of the namespace, by node."""
     pods = {pod["spec"].get("nodeName", ""): pod for pod in await fleet.pods(namespace, APP)}
     return {node: pods[node] for node in (virtual_node(namespace, "us"), virtual_node(namespace, "eu"))}
 
@@ -76,7 +77,7 @@ async def test_no_service_leads_to_pods_that_do_not_run(fleet: Fleet, namespace:
     ports = [{"name": "before", "port": 80, "targetPort": "metrics"}]
     service = {"metadata": {"name": APP}, "spec": {"selector": {"app": APP}, "ports": ports}}
     await fleet.source.create(SERVICES, service, namespace)
-    # What is written once more about it is written by a controller that knows all of its pods.
+    # After this change, the EndpointSlice controller writes slices that consider all current pods.
     after = {"spec": {"ports": [{**ports[0], "name": "after"}]}}
     await fleet.source.patch(SERVICES, APP, after, namespace)
 

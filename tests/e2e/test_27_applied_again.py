@@ -1,4 +1,5 @@
-"""Promise 27: a manifest of a bare pod may be applied again, as Argo CD and scripts do, and what may change does."""
+"""Promise 27: a bare pod's manifest can be applied again, as Argo CD and scripts do, and mutable fields are
+updated."""
 
 import json
 from pathlib import Path
@@ -9,7 +10,7 @@ from tests.e2e.fleet import Fleet, Raw
 
 
 def bare_pod(image: str = "busybox") -> Raw:
-    """With everything of which the webhook makes something else."""
+    """Return a pod with a value in every field that the webhook changes."""
     made = manifests.pod(
         "bare",
         nodeSelector={manifests.REGION: "eu"},
@@ -35,7 +36,7 @@ async def test_a_bare_pod_is_applied_again_and_its_new_image_arrives(
         again = await fleet.source.get(PODS, "bare", namespace)
         assert again["metadata"]["uid"] == first["metadata"]["uid"]
         assert again["spec"] == first["spec"]
-    # It fails where something would differ.
+    # Exits with an error if there is any difference.
     assert await fleet.kubectl("cd", "diff", *where) == ""
 
     file.write_text(json.dumps(bare_pod("busybox:2")))

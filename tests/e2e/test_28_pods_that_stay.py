@@ -1,4 +1,4 @@
-"""Promise 28: pods that are not elected run beside virtual nodes as they did before there were any."""
+"""Promise 28: pods that are not elected run as they did before there were virtual nodes."""
 
 import contextlib
 from typing import Any
@@ -17,7 +17,7 @@ HOSTNAME = "kubernetes.io/hostname"
 
 
 def staying(name: str, replicas: int, **spec: Any) -> Raw:
-    """A Deployment that is not elected."""
+    """Return a Deployment whose pods are not elected."""
     made = manifests.deployment(name, replicas, **spec)
     del made["spec"]["template"]["metadata"]["annotations"]
     return made
@@ -50,14 +50,14 @@ async def test_pods_that_are_not_elected_run_on_real_nodes_only(fleet: Fleet, na
 
 
 async def scheduled(fleet: Fleet, namespace: str, app: str) -> tuple[int, int]:
-    """Numbers of pods of an app that run, and that the scheduler has reported as unschedulable."""
+    """Return the numbers of an app's pods that run, and that the scheduler reports as unschedulable."""
     pods = await fleet.pods(namespace, app)
     refused = [(condition_of(pod, "PodScheduled") or {}).get("reason") == "Unschedulable" for pod in pods]
     return sum(pod["status"]["phase"] == "Running" for pod in pods), sum(refused)
 
 
 async def is_scheduled(fleet: Fleet, namespace: str, app: str, running: int, refused: int) -> None:
-    """Wait until so many pods of an app run, and so many are unschedulable."""
+    """Wait until these numbers of an app's pods run and are unschedulable."""
 
     async def probe() -> bool:
         return await scheduled(fleet, namespace, app) == (running, refused)
@@ -79,7 +79,7 @@ async def enable(fleet: Fleet, namespace: str) -> None:
 
 @pytest.mark.full("A variant of the test of pods that stay: three remedies in a namespace that is not enabled.")
 async def test_each_remedy_schedules_pods_that_are_spread_hard_in_a_namespace_that_is_not_enabled(fleet: Fleet) -> None:
-    # Virtual nodes of other tests' namespaces would have the label as well.
+    # Virtual nodes in other tests' namespaces would count as topology domains.
     await fleet.all_gone()
     async with fleet.namespace(enabled=False) as namespace:
         for app in ("enabled", "excluded"):

@@ -1,4 +1,4 @@
-"""Promise 29: pods that bring their own token, and pods that are resized, do on a target's node what plain ones do."""
+"""Promise 29: pods with projected tokens of their own and resized pods behave in a target as plain pods do."""
 
 import json
 
@@ -16,7 +16,7 @@ BOTH = (("plain", None), ("federated", manifests.ELECT))
 
 
 def hardened(name: str, elect: str | None) -> Raw:
-    """A pod without an automatic token that projects one by hand, and with resources of its own."""
+    """Return a pod without automatic token mount, with a projected token and resource requests."""
     sources = [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3607}},
         {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}},

@@ -1,4 +1,4 @@
-"""Promise 30: a user debugs a proxy pod as any pod, with kubectl against the source, wherever it runs."""
+"""Promise 30: a user debugs a proxy pod like any pod, with kubectl for the source, wherever the delegate runs."""
 
 import asyncio
 import contextlib
@@ -44,12 +44,13 @@ Raw = dict[str, Any]
 FILE_BYTES = 32 << 20
 GATE = "example.com/lb-attached"
 WITH_EACH = pytest.mark.parametrize("kubectl", ["of the sandbox", "of the machine"], indirect=True)
-"""Where versions differ, and one test for each way of streaming; all others with the machine's are seldom."""
+"""For tests in which kubectl versions differ, and one per way of streaming. All others use the sandbox's
+kubectl only."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace with a pod `web` that runs in the target; metrics-servers, if there are any, learn what it uses."""
+    """A namespace with a pod `web` that runs in the target. If metrics-server is built, both clusters run it."""
     async with fleet.namespace(("us",)) as name:
         await fleet.source.create(PODS, web(), name)
         await fleet.until("web is ready", lambda: is_ready(fleet, name), about=name, seconds=120)
@@ -65,13 +66,13 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 @pytest.fixture
 def one(fleet: Fleet, place: str) -> Kubectl:
-    """The sandbox's kubectl, of the version of its API servers."""
+    """The sandbox's kubectl, of the same version as its API servers."""
     return Kubectl(fleet.sandbox.plan.programs["kubectl"], fleet.sandbox["cd"].kubeconfig, place)
 
 
 @pytest.fixture(params=["of the sandbox", pytest.param("of the machine", marks=pytest.mark.seldom)])
 def kubectl(request: pytest.FixtureRequest, one: Kubectl) -> Kubectl:
-    """One after the other; the machine's may be of an older version."""
+    """The sandbox's kubectl, then the machine's, which may be older."""
     if request.param == "of the sandbox":
         return one
     other = another_kubectl(one.program)
@@ -149,7 +150,7 @@ async def test_attach_talks_to_the_process_of_the_container(kubectl: Kubectl) ->
     seen = b""
     async with asyncio.timeout(20):
         while b"got word" not in seen:
-            # What comes before it is attached gets no echo.
+            # Input sent before kubectl is attached gets no echo.
             process.stdin.write(b"word\n")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(1):
@@ -178,9 +179,9 @@ async def test_a_large_file_is_copied_both_ways(kubectl: Kubectl, tmp_path: Path
     sent.write_bytes(data)
     await kubectl("cp", str(sent), "web:/tmp/file", "-c", "side")
     assert (await kubectl("exec", "web", "-c", "side", "--", "md5sum", "/tmp/file")).split()[0] == md5(data)
-    # Where SPDY is spoken, containerd, kubelets and API servers close as soon as they have written: a ping that comes
-    # then resets the connection, and what its reader has not got yet is lost. With all cores busy 8 of 38 transfers
-    # directly from the target ended early by SPDY (none of 39 by WebSocket), as 10 of 58 did through the virtual node.
+    # With SPDY, containerd, kubelets and API servers close after the last write. A ping at that moment resets the
+    # connection, and unread data is lost. With all cores busy, 8 of 38 transfers directly from the target ended
+    # early with SPDY (0 of 39 with WebSocket), and 10 of 58 through the virtual node.
     await kubectl("cp", "--retries=5", "web:/tmp/file", str(received), "-c", "side")
     assert md5(received.read_bytes()) == md5(data)
     await kubectl("exec", "web", "-c", "side", "--", "rm", "/tmp/file")
@@ -199,10 +200,10 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, fleet: Fleet, plac
     containers = await fleet.until("its usage is shown", shown, about=place, seconds=90)
     assert {"web", "side", "restarted"} <= containers.keys()
     assert all(cpu.endswith("m") and memory.endswith("Mi") for cpu, memory in containers.values())
-    # Or more: files that were copied into it count, too.
+    # It may be more, since files copied into the container count, too.
     assert int(containers["side"][1].removesuffix("Mi")) >= USED_MIB
     assert int(containers["restarted"][1].removesuffix("Mi")) < USED_MIB
-    # What agents tell of idle capacity is made of the same.
+    # The agent computes idle capacity from the same metrics.
     _, measured = await fleet.clients["us"].list_raw(NODE_METRICS)
     real = await fleet.clients["us"].list(NODES)
     assert 0 < add_up(real, map(bytes, measured))["memory"] < add_up(real, ())["memory"]
@@ -218,11 +219,11 @@ async def test_top_shows_what_delegates_use(kubectl: Kubectl, fleet: Fleet, plac
 
 async def test_a_container_to_debug_it_with_runs_in_the_target(kubectl: Kubectl) -> None:
     name = f"debugger-{secrets.token_hex(2)}"
-    # It sees the processes of the container that it was made for.
+    # It shares the process namespace of its target container.
     script = "ps; cat; echo wrong >&2; exit 3"
     debug = ("debug", "-i", "web", f"--image={IMAGE}", "--target=side", "-c", name, "--", "sh", "-c", script)
     await kubectl.run(*debug, stdin=b"typed\n")
-    # What it says before kubectl is attached is in its log alone.
+    # Output before kubectl is attached appears only in the log.
     log = await kubectl("logs", "web", "-c", name)
     assert all(part in log for part in ("while true; do date; sleep 1; done", "typed", "wrong"))
 
@@ -252,7 +253,7 @@ async def test_a_container_to_debug_it_with_may_have_a_terminal(one: Kubectl) ->
 
 @WITH_EACH
 async def test_a_copy_to_debug_it_with_runs_in_a_target_as_the_pod_does(kubectl: Kubectl, fleet: Fleet) -> None:
-    """kubectl 1.36 leaves annotations out, older ones copy them."""
+    """kubectl 1.36 drops annotations; older versions copy them."""
     namespace, name = kubectl.namespace, f"web-{secrets.token_hex(2)}"
     changed = ("--share-processes", "--set-image=restarted=flotilla.local/none:1")
     debugger = (f"--image={IMAGE}", "-c", "debugger", "--", "sh", "-c", "while ps; do sleep 1; done")
@@ -285,7 +286,7 @@ async def test_a_pod_that_has_no_node_yet_says_so(one: Kubectl, fleet: Fleet) ->
 
 
 async def test_a_long_log_goes_through_in_constant_memory(one: Kubectl, fleet: Fleet) -> None:
-    """Of 1 GiB with FLOTILLA_LOG_MIB=1024."""
+    """Set FLOTILLA_LOG_MIB=1024 for a log of 1 GiB; the default is 64 MiB."""
     size = int(os.environ.get("FLOTILLA_LOG_MIB", "64")) << 20
     await fleet.source.create(PODS, chatty(size), one.namespace)
     await fleet.until("it has said all", lambda: is_said(fleet, one.namespace), about=one.namespace, seconds=200)
@@ -330,7 +331,7 @@ async def test_a_client_that_is_killed_ends_what_it_ran(kubectl: Kubectl, fleet:
 
 
 def connections(fleet: Fleet) -> int:
-    """Open files of the source's agent."""
+    """Return the number of open files of the source's agent."""
     return len(os.listdir(f"/proc/{fleet.sandbox['cd'].pid('agent')}/fd"))
 
 

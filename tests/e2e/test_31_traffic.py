@@ -1,6 +1,8 @@
-"""Promise 31: on real containers, Services lead every client to every backend and lose no request, and files arrive.
+"""Promise 31: on real containers, every client reaches every backend of a Service, loses no request and reads
+its files.
 
-One Deployment over two clusters, a client in each of three that asks twenty times a second all the while.
+One Deployment runs in two clusters. A client in each of three clusters sends twenty requests per second
+throughout.
 """
 
 import asyncio
@@ -39,15 +41,15 @@ ASK = """
 one() { answer=$(timeout 5 wget -qO- http://ADDRESS/ 2>&1) && echo "ok $answer" || echo "failed $(date +%T): $answer"; }
 while true; do one & usleep 50000; done
 """
-"""Twenty requests a second, however long one takes."""
+"""Twenty requests per second, whatever the response time."""
 PATIENCE_SECONDS = 120.0
 MANY_ANSWERS = 100
-"""So many in a row: with half of the endpoints lost, no accident."""
+"""Number of answers in a row that rules out chance if half of the endpoints were lost."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace with the web Deployment, its Service, what its containers read, and a client in every cluster."""
+    """A namespace with the Deployment `web`, its Service, ConfigMap and Secret, and a client in every cluster."""
     async with fleet.namespace() as namespace:
         metadata = {"name": "words"}
         await fleet.source.create(CONFIGMAPS, {"metadata": metadata, "data": {"greeting": "hello"}}, namespace)
@@ -66,7 +68,8 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 
 def web() -> Raw:
-    """Pods that serve their host name, are spread over regions, and have time to be forgotten before they end."""
+    """Return pods that serve their host name, spread over regions, and delay their end until endpoints are
+    updated."""
     mounts = [{"name": "words", "mountPath": "/words"}, {"name": "hidden", "mountPath": "/hidden"}]
     password = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "password"}}}
     container = {
@@ -109,7 +112,7 @@ def client(address: str) -> Raw:
 
 
 async def ready(fleet: Fleet, namespace: str, count: int) -> list[Raw]:
-    """The proxy pods, once there are so many and all of them are ready."""
+    """Wait until exactly `count` proxy pods exist and all are ready; return them."""
 
     async def probe() -> list[Raw]:
         pods = await fleet.pods(namespace, "web")
@@ -119,13 +122,13 @@ async def ready(fleet: Fleet, namespace: str, count: int) -> list[Raw]:
 
 
 async def log(fleet: Fleet, namespace: str, cluster: str) -> list[str]:
-    """All that a client has said; as a request, since a kubectl costs ten times as much."""
+    """Return a client's log. An API request costs a tenth of a kubectl process."""
     path = PODS.path(namespace, CLIENT, "log")
     return (await fleet.clients[cluster].session.request("GET", path)).decode().splitlines()
 
 
 async def asked(fleet: Fleet, namespace: str, cluster: str) -> bool:
-    """Whether the client in a cluster had an answer."""
+    """Check that the client in a cluster has had an answer."""
     try:
         return any(line.startswith("ok") for line in await log(fleet, namespace, cluster))
     except Exception:
@@ -133,7 +136,7 @@ async def asked(fleet: Fleet, namespace: str, cluster: str) -> bool:
 
 
 async def answered_by(fleet: Fleet, namespace: str, backends: set[str]) -> None:
-    """Wait until every client had an answer of each of these backends, after what it has had so far."""
+    """Wait until every client has had a new answer from each of these backends."""
     for cluster in CLUSTERS:
         before = len(await log(fleet, namespace, cluster))
 
@@ -145,7 +148,7 @@ async def answered_by(fleet: Fleet, namespace: str, backends: set[str]) -> None:
 
 
 async def none_failed(fleet: Fleet, namespace: str) -> None:
-    """No client has had a request without an answer since it began."""
+    """Check that no client's request has failed so far."""
     failed = {
         cluster: [line for line in await log(fleet, namespace, cluster) if line.startswith("failed")]
         for cluster in CLUSTERS
@@ -176,7 +179,7 @@ async def test_containers_read_what_followed_them_and_edits_arrive_in_files(flee
         assert await inside(fleet, place, pod, script) == "helloxyzzy hello xyzzy\n"
     await fleet.source.patch(CONFIGMAPS, "words", {"data": {"greeting": "changed"}}, place)
     await fleet.source.patch(SECRETS, "words", {"stringData": {"password": "plugh"}}, place)
-    # One exec each that looks again and again: an exec for each look costs more than the rest of this test.
+    # Poll inside one exec per pod: an exec per poll would cost more than the rest of this test.
     changed = "changedplugh hello xyzzy"
     turns = f"for i in $(seq {PATIENCE_SECONDS:.0f})"
     looks = f"{turns}; do [ \"$({script})\" = '{changed}' ] && break; sleep 1; done; {script}"
@@ -209,7 +212,7 @@ async def test_scaling_down_loses_no_request(fleet: Fleet, place: str) -> None:
 
 
 async def test_the_loss_of_one_targets_pods_loses_no_request(fleet: Fleet, place: str) -> None:
-    # What was scaled down before may still be going.
+    # Pods removed by an earlier scale-down may still be terminating.
     lost = {
         pod["metadata"]["uid"]: pod
         for cluster, pod in (await fleet.delegates(place)).values()
@@ -234,7 +237,7 @@ async def test_the_loss_of_one_targets_pods_loses_no_request(fleet: Fleet, place
 async def test_the_abrupt_loss_of_a_target_costs_requests_until_its_endpoints_are_not_ready(
     fleet: Fleet, place: str
 ) -> None:
-    """As that of a node does in one cluster: those who were sent there wait in vain, nobody else."""
+    """Like the loss of a node in one cluster: only requests sent to the lost pods time out."""
     pods = named(await ready(fleet, place, REPLICAS))
     lost = [pod["status"]["podIP"] for cluster, pod in (await fleet.delegates(place)).values() if cluster == "us"]
     await fleet.sandbox.set_link("us", up=False)
@@ -277,20 +280,20 @@ async def test_a_pod_that_asks_talks_to_the_api_of_its_source(fleet: Fleet, plac
 
 
 async def running(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """The pod, {} while it does not run."""
+    """Return the pod, {} if it does not run."""
     pod = await fleet.source.get(PODS, name, namespace)
     return pod if pod["status"].get("phase") == "Running" else {}
 
 
 async def test_clients_have_asked_all_the_while(fleet: Fleet, place: str) -> None:
-    """A count of answers, so that what stands above means something."""
+    """Check the number of answers, without which the tests above would mean nothing."""
     for cluster in CLUSTERS:
         answers = [line for line in await log(fleet, place, cluster) if re.match(r"ok web-\w+-\w+$", line)]
         assert len(answers) > 500
 
 
 async def answered_at(fleet: Fleet, namespace: str, cluster: str, address: str, backends: set[str]) -> None:
-    """Wait until these backends, and no others, have answered a client in a cluster."""
+    """Wait until exactly these backends have answered a client in a cluster."""
     ask = f"for i in 1 2 3 4 5 6 7 8 9 10; do timeout 5 wget -qO- http://{address}/; done; true"
     answers = set[str]()
 

@@ -1,4 +1,4 @@
-"""Promise 32: a pod of the agent that is gone is followed by another, at an address of its own."""
+"""Promise 32: if a pod of the agent has been deleted, another takes over with its own address."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Promise 33: what a container says when it is told to end counts for its pod in the source as it would anywhere."""
+"""Promise 33: the exit of a container on SIGTERM counts for its pod in the source as it would in one cluster."""
 
 import asyncio
 from typing import Any
@@ -24,7 +24,7 @@ POLICIES = {
 
 
 def obedient(name: str, code: int, *, elected: bool, **spec: Any) -> Raw:
-    """A Job of one pod that ends with an exit code when it is told to end; on a node of the source, or elected."""
+    """Return a Job whose only pod exits with `code` on SIGTERM; elected, or on a node of the source."""
     job = manifests.job(name, 1, terminationGracePeriodSeconds=20)
     pod = job["spec"]["template"]
     script = f"trap 'exit {code}' TERM; echo ready; while true; do sleep 0.1; done"
@@ -36,13 +36,13 @@ def obedient(name: str, code: int, *, elected: bool, **spec: Any) -> Raw:
 
 
 async def runs(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """The pod of a Job once it runs."""
+    """Wait until the pod of a Job runs, and return it."""
     (pod,) = await fleet.running(namespace, name, 1, seconds=120)
     return pod
 
 
 async def verdict(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """What the Job has come to when it is over and holds no pod any more."""
+    """Wait until a Job has ended and its pod no longer has finalizers; return its outcome."""
 
     async def over() -> Raw:
         status: Raw = (await fleet.source.get(JOBS, name, namespace))["status"]

@@ -1,4 +1,4 @@
-"""Promise 34: a stock operator runs in a target, with its service account, and reconciles what is in its source."""
+"""Promise 34: a stock operator runs in a target with its service account, and reconciles objects of its source."""
 
 import functools
 from collections.abc import AsyncIterator
@@ -30,11 +30,11 @@ while true; do
   sleep 1
 done
 """
-"""Makes a ConfigMap of each Greeting, and says so in its status."""
+"""Create a ConfigMap for each Greeting, and record that in the Greeting's status."""
 
 
 def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
-    """What an operator's manifest has, beside its kind."""
+    """Return the objects of an operator's manifest, without its CRD."""
     rules = [
         {"apiGroups": [GROUP], "resources": ["greetings", "greetings/status"], "verbs": ["get", "list", "patch"]},
         {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "create", "patch"]},
@@ -51,7 +51,7 @@ def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
     volume = {"name": "kubectl", "hostPath": {"path": kubectl, "type": "File"}}
     deployment = stock(manifests.deployment("greeter", 1, serviceAccountName="greeter", volumes=[volume]))
     deployment["spec"]["template"]["spec"]["containers"] = [container]
-    # The one word that makes it an operator for the cluster in which it was applied.
+    # The annotation makes it an operator for the source's API server.
     deployment["spec"]["template"]["metadata"]["annotations"] = {SHORT_PREFIX + SOURCE_API: "true"}
     subject = {"kind": "ServiceAccount", "name": "greeter"}
     return (
@@ -64,7 +64,7 @@ def chart(kubectl: str) -> tuple[tuple[Kind, Raw], ...]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def greetings(fleet: Fleet) -> AsyncIterator[None]:
-    """The kind is served in the source, and there only."""
+    """Serve the kind in the source only."""
     async with installed([fleet.source], [(GREETINGS, None)]):
         yield
 

@@ -1,8 +1,10 @@
-"""Promise 35: pods that end at once on SIGTERM lose no request, however they end, without a change of their manifest.
+"""Promise 35: pods that exit immediately on SIGTERM lose no request, however they end, without changes to their
+manifest.
 
-Fifty requests a second on new connections, by the ways that `traffic` names: from every cluster by the Service's
-address, by the addresses that a headless name resolves to, and through an ingress controller if Traefik is built
-(`flotilla sandbox programs --traefik`); from the source to endpoints in its slices.
+Clients send fifty requests per second on new connections, in the ways that `traffic` describes. In every
+cluster they use the Service's address, the addresses of a headless name, and an ingress controller if Traefik
+is built (`flotilla sandbox programs --traefik`). In the source they also use the endpoints in its
+EndpointSlices.
 """
 
 import contextlib
@@ -96,7 +98,8 @@ async def test_a_move_a_retired_target_and_a_drain_lose_no_request(
 async def test_a_program_that_ignores_sigterm_ends_with_the_grace_period_of_its_deletion(
     fleet: Fleet, place: str, flags: tuple[str, ...], seconds: float
 ) -> None:
-    """Seconds are those of a plain cluster, and what a busy machine needs besides; its own grace period is 60 s."""
+    """The limit is that of a plain cluster plus a margin for a busy machine; the pod's own grace period is 60
+    s."""
     pod = web()["spec"]["template"]
     pod["metadata"] = {"name": "stubborn", "annotations": pod["metadata"]["annotations"]}
     container = {key: value for key, value in pod["spec"]["containers"][0].items() if key != "readinessProbe"}

@@ -1,9 +1,9 @@
-"""Promise 35: NetworkPolicies that follow to a target select every delegate there for as long as it serves.
+"""Promise 35: NetworkPolicies copied to a target select every delegate in it for as long as it serves.
 
-A default-deny policy and one that allows callers by label are evaluated at each version that the target's API server
-has of its delegates, EndpointSlices and policies. If a withdrawal removed labels by which policies select, default-deny
-alone would select a delegate that still serves. Callers are pods of the same cluster: policies do not select the pods
-of other clusters by label.
+Default-deny and a policy that allows callers by label are evaluated at each version of delegates,
+EndpointSlices and policies that the target's API server stores. If a withdrawal removed labels that policies
+select by, only default-deny would select a delegate that still serves. Callers are pods of the same cluster:
+policies cannot select pods of other clusters by label.
 """
 
 import functools
@@ -26,7 +26,7 @@ REPLICAS = 3
 
 
 async def allow_rules(fleet: Fleet, namespace: str, target: str) -> None:
-    """Allow the source to write policies in a target, and wait until the API server there knows it."""
+    """Allow the source to write policies in a target, and wait until the target's authorizer has observed it."""
     client, account = fleet.clients[target], {"kind": "ServiceAccount", "name": "cd", "namespace": namespace}
     role = {"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.name, "name": SOURCE_RULES_ROLE}
     binding = {"metadata": {"name": "rules"}, "roleRef": role, "subjects": [account]}
@@ -55,7 +55,7 @@ async def policies_follow(fleet: Fleet, namespace: str) -> None:
 
 
 async def replaced(fleet: Fleet, namespace: str, before: set[str], target: str) -> set[str]:
-    """Wait until none of these pods exists, and as many as wanted are ready in a target; their names."""
+    """Wait until these pods have been deleted and replaced by ready pods in a target; return the new names."""
 
     async def probe() -> bool:
         return before.isdisjoint(pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web"))

@@ -1,6 +1,6 @@
-"""Promise 36: kubectl reaches the pods of a Service as on a plain cluster, wherever they run.
+"""Promise 36: kubectl reaches the pods of a Service as in a plain cluster, wherever they run.
 
-The same manifests are in a namespace with a target and in a plain one; each test asks both.
+The same manifests exist in a namespace with a target and in a plain one; each test uses both.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 120.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def places(fleet: Fleet) -> AsyncIterator[dict[str, str]]:
-    """Namespaces by their kind, with a Service of a Deployment, and a headless one of a pod that is never ready."""
+    """Namespaces by kind, each with a Service of a Deployment, and a headless Service whose pod is never ready."""
     async with fleet.namespace(("us",)) as elected, fleet.namespace((), enabled=False) as plain:
         for namespace in (elected, plain):
             for made in (hello(), unready()):

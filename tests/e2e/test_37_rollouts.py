@@ -1,6 +1,6 @@
-"""Promise 37: Argo Rollouts switches its Services between elected pods as it does between plain ones.
+"""Promise 37: Argo Rollouts switches its Services between elected pods as it does between plain pods.
 
-It runs as a process beside the source, and serves a namespace that elects by default and a plain one alike.
+It runs as a process in the network of the source, for a namespace that elects by default and for a plain one.
 """
 
 import asyncio
@@ -35,14 +35,14 @@ TARGETS = ("us", "eu")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def rollouts(fleet: Fleet) -> AsyncIterator[None]:
-    """Argo Rollouts serves the source."""
+    """Run Argo Rollouts for the source."""
     async with operator(fleet, ROLLOUTS, FLAGS):
         yield
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def both(fleet: Fleet, rollouts: None) -> AsyncIterator[Places]:
-    """Both namespaces, which keep no Rollout."""
+    """Both namespaces; their Rollouts are deleted afterwards."""
     async with places(fleet) as found:
         yield found
         for namespace in found:
@@ -69,16 +69,16 @@ class Case:
         await self._fleet.source.create(ROLLOUT, made, self._namespace)
 
     async def update(self, image: str) -> None:
-        """Begin another revision."""
+        """Start another revision."""
         change = [{"op": "replace", "path": "/spec/template/spec/containers/0/image", "value": image}]
         await self._fleet.source.patch(ROLLOUT, NAME, change, self._namespace, style="json")
 
     async def promote(self) -> None:
-        """Go on after the pause: `kubectl argo rollouts promote`."""
+        """Continue after the pause, like `kubectl argo rollouts promote`."""
         await self._status({"pauseConditions": None})
 
     async def abort(self) -> None:
-        """Return to the stable revision: `kubectl argo rollouts abort`."""
+        """Return to the stable revision, like `kubectl argo rollouts abort`."""
         await self._status({"abort": True})
 
     async def _status(self, change: Raw) -> None:
@@ -116,7 +116,7 @@ class Case:
         return counts
 
     async def _known_everywhere(self, names: Mapping[str, Counts]) -> bool:
-        """Return True if targets send traffic to the addresses to which the source does."""
+        """Check that targets route traffic to the same addresses as the source."""
         for name in names:
             want = await shared.ready(self._fleet, self._namespace, name, "cd")
             for cluster in self._targets:
@@ -126,9 +126,10 @@ class Case:
 
 
 async def in_both(fleet: Fleet, both: Places, strategy: Raw, halfway: Mapping[str, Counts]) -> None:
-    """Roll out, promote and abort, in both namespaces side by side.
+    """Roll out, promote and abort, in both namespaces concurrently.
 
-    :param halfway: numbers of endpoints at the pause of the second revision, by image, by the name of the Service
+    :param halfway: numbers of endpoints at the pause of the second revision, by image, by the name of the
+    Service
     """
 
     async def lives(namespace: str, targets: Sequence[str]) -> None:

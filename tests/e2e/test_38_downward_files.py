@@ -42,7 +42,7 @@ def pod(name: str) -> Raw:
 
 
 async def read(kubectl: Kubectl, name: str) -> dict[str, list[str]]:
-    """Return the lines of each file, without those that a kubelet adds of its own."""
+    """Return the lines of each file, without those that the kubelet adds."""
     found = {}
     for file in (*WHOLE, *KEYED):
         code, text, errors = await kubectl.run("exec", name, "--", "cat", f"/info/{file}")
@@ -52,7 +52,7 @@ async def read(kubectl: Kubectl, name: str) -> dict[str, list[str]]:
 
 
 def without_place(files: dict[str, list[str]]) -> dict[str, list[str]]:
-    """Leave out labels of the node: the pods are in two clusters."""
+    """Drop topology labels, since the pods run in two clusters."""
     return {file: [line for line in lines if not line.startswith("topology.")] for file, lines in files.items()}
 
 

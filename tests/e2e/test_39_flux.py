@@ -1,7 +1,8 @@
-"""Promise 39: Flux's kustomize-controller finds what it has applied unchanged, also where pods are elected.
+"""Promise 39: Flux's kustomize-controller detects no drift in objects that it applied, even if pods are
+elected.
 
-It runs as a process beside the source, and applies the same artifact to a namespace that elects by default and to a
-plain one.
+It runs as a process in the network of the source. It applies the same artifact to a namespace that elects by
+default and to a plain one.
 """
 
 import asyncio
@@ -37,14 +38,14 @@ FLAGS = ("--metrics-addr=0", "--health-addr=0", "--log-encoding=json")
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def log(fleet: Fleet) -> AsyncIterator[Path]:
-    """kustomize-controller serves the source; the path of its log."""
+    """Run kustomize-controller for the source, and return the path of its log."""
     async with operator(fleet, KUSTOMIZE, FLAGS) as found:
         yield found
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def both(fleet: Fleet, log: Path, tmp_path: Path) -> AsyncIterator[Places]:
-    """Both namespaces, with a Kustomization of the same artifact. Nothing that it has applied is left."""
+    """Both namespaces, each with a Kustomization of the same artifact, whose objects are deleted afterwards."""
     deployment = stock(manifests.deployment(NAME, REPLICAS))
     content = {"service.yaml": shared.service(NAME), "deployment.yaml": deployment}
     async with places(fleet) as found, artifact(fleet, tmp_path, content) as status:
@@ -52,7 +53,7 @@ async def both(fleet: Fleet, log: Path, tmp_path: Path) -> AsyncIterator[Places]
             await create(fleet, namespace, status)
         yield found
         for namespace in found:
-            # Its finalizer needs the controller, which deletes what it has applied.
+            # Its finalizer needs the running controller, which deletes the applied objects.
             await fleet.source.delete(KUSTOMIZATIONS, NAME, namespace)
             await fleet.gone(KUSTOMIZATIONS, NAME, namespace)
             await fleet.source.delete(SOURCES, NAME, namespace)
@@ -78,7 +79,7 @@ async def create(fleet: Fleet, namespace: str, artifact: Raw) -> None:
 
 
 def outcomes(log: Path, namespace: str) -> list[dict[str, str]]:
-    """Return what became of each object, for each time that the controller has applied a namespace's artifact."""
+    """Return the outcome of each object, for each time that the controller has applied a namespace's artifact."""
     found = []
     for line in log.read_text().splitlines():
         if APPLIED not in line:
@@ -112,7 +113,7 @@ async def test_what_was_applied_is_unchanged_at_every_interval(fleet: Fleet, log
         await fleet.until(f"{namespace} has been applied again", applied, seconds=PATIENCE_SECONDS)
         assert outcomes(log, namespace)[before : before + INTERVALS] == want, namespace
         assert await fleet.source.get(SERVICES, NAME, namespace) == service
-        # It sets Ready to Unknown at the beginning of each interval.
+        # The controller sets Ready to Unknown at the beginning of each interval.
         await fleet.until(f"the Kustomization in {namespace} is Ready again", ready, seconds=PATIENCE_SECONDS)
 
     await asyncio.gather(*map(rests, both))
