@@ -112,7 +112,7 @@ async def test_gateways_of_every_cluster_are_told_of_the_others(fleet: Fleet, na
 
 @contextlib.asynccontextmanager
 async def exposed(client: Client, at: str) -> AsyncIterator[None]:
-    """A cluster tells that its gateways are called there."""
+    """Publish an address of a cluster's gateways, with a load balancer Service and a gateway pod."""
     spec = {"type": "LoadBalancer", "ports": [{"name": "gateway", "port": PORT}]}
     status = {"loadBalancer": {"ingress": [{"ip": at}]}}
     await client.create(SERVICES, {"metadata": {"name": GATEWAY_SERVICE}, "spec": spec}, AGENT_NAMESPACE)

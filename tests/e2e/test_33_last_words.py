@@ -42,7 +42,7 @@ async def runs(fleet: Fleet, namespace: str, name: str) -> Raw:
 
 
 async def verdict(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """Wait until a Job has ended and its pod no longer has finalizers; return its outcome."""
+    """Wait until a Job is Complete or Failed; return its counts and reasons."""
 
     async def over() -> Raw:
         status: Raw = (await fleet.source.get(JOBS, name, namespace))["status"]

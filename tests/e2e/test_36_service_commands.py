@@ -67,7 +67,7 @@ def _with(made: Raw, command: list[str], **more: Any) -> Raw:
 
 @pytest.fixture
 def one(request: pytest.FixtureRequest, fleet: Fleet, places: dict[str, str]) -> Kubectl:
-    """kubectl in the plain namespace or in the other one."""
+    """kubectl in the plain or the elected namespace."""
     return Kubectl(fleet.sandbox.plan.programs["kubectl"], fleet.sandbox["cd"].kubeconfig, places[request.param])
 
 

@@ -1,4 +1,4 @@
-"""`flotilla demo` as a user runs it: a process of its own, judged by its exit status and by what it leaves behind."""
+"""Run `flotilla demo` as a process like a user; check its exit status and that it leaves nothing behind."""
 
 import asyncio
 import os
@@ -24,12 +24,12 @@ Start = Callable[..., Awaitable[Process]]
 _PROGRAM = "from agent.cli import main; from hack.lab.demo import run, steps; {changes}; main()"
 ONE_TARGET = "run.TARGETS = ('us',)"
 FEW_PODS = "steps.PODS, steps.SCALED = 5, 10"
-"""What is different of a demo that costs less: how many clusters and pods there are is no part of what it promises."""
+"""Changes for a cheaper demo. What it promises does not depend on the numbers of clusters and pods."""
 
 
 @pytest.fixture
 async def start() -> AsyncIterator[Start]:
-    """Starts a demo in a directory; one that a test leaves running ends with it."""
+    """Function that starts a demo in a directory; demos that still run are ended after the test."""
     started: list[Process] = []
 
     async def start(directory: Path, *arguments: str, changes: str = "") -> Process:
@@ -47,7 +47,7 @@ async def start() -> AsyncIterator[Start]:
 
 
 async def read_until(demo: Process, text: str) -> str:
-    """Output up to the line with this text; fails when it ends before."""
+    """Return the output up to the line with this text; fail if the output ends before."""
     assert demo.stdout is not None
     told = ""
     async for line in demo.stdout:

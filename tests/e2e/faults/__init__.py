@@ -1,1 +1,1 @@
-"""Promises that hold under real faults, a file for each promise."""
+"""Promises that hold during real faults, one file per promise."""

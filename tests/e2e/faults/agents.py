@@ -1,4 +1,4 @@
-"""Agents of a fleet that are started otherwise: with other settings, by another way to their API server."""
+"""Restart a fleet's agents with other settings, or with a proxy to their own API server."""
 
 import contextlib
 import dataclasses
@@ -17,14 +17,15 @@ USUAL_SETTINGS = (
     "--slow-target=0.5",
     "--follow-wait=5",
 )
-"""What agents have where nobody says otherwise, and those of the fleets have not."""
+"""Default values of flags for which fleets use other values."""
 
 
 @contextlib.asynccontextmanager
 async def agent_with(
     fleet: Fleet, cluster: str, flags: Sequence[str] = (), *, module: str = AGENT.module, first: Sequence[str] = ()
 ) -> AsyncIterator[None]:
-    """The agent of a cluster is started anew with `flags` behind its others and `first` before them."""
+    """Restart the agent of a cluster with `flags` after its usual flags and `first` before them; restore it at
+    the end."""
 
     def arguments(context: Context) -> list[str]:
         return [*first, *AGENT.arguments(context), *flags]
@@ -43,7 +44,7 @@ async def agent_with(
 
 @contextlib.asynccontextmanager
 async def agent_by(fleet: Fleet, cluster: str, proxy: faults.LossyProxy, *flags: str) -> AsyncIterator[None]:
-    """The agent of a cluster reaches its own API server by a proxy."""
+    """Let the agent of a cluster reach its own API server through a proxy."""
     file = fleet.sandbox[cluster].directory / AGENT_KUBECONFIG
     straight = file.read_text()
     token = await token_of(fleet.clients[cluster], "flotilla-agent", fleet.home)
@@ -56,7 +57,7 @@ async def agent_by(fleet: Fleet, cluster: str, proxy: faults.LossyProxy, *flags:
 
 
 def proxy_of(fleet: Fleet, cluster: str, drop: faults.Drop = lambda method, path, body: False) -> faults.LossyProxy:
-    """A proxy before the API server of a cluster, where every cluster reaches it."""
+    """Return a proxy for a cluster's API server, at an address that every cluster reaches."""
     gateway = fleet.sandbox.plan.host_address
     authority = (fleet.sandbox[cluster].directory / "pki" / "ca.crt").read_bytes()
     return faults.LossyProxy(fleet.sandbox[cluster].server, authority, gateway, drop)

@@ -1,4 +1,4 @@
-"""What a test does by hand where a cluster has nobody for it."""
+"""A scheduler run by the test."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from agent.kube.client import Client
 
 @contextlib.asynccontextmanager
 async def scheduler_by_hand(client: Client, namespace: str, name: str) -> AsyncIterator[None]:
-    """Binds pods that name this scheduler."""
+    """Bind all pods with this scheduler name to the first node."""
     (node, *_) = await client.list(NODES)
 
     async def schedule() -> None:

@@ -1,4 +1,4 @@
-"""What tests of several files here share."""
+"""Fixtures for several fault tests."""
 
 from collections.abc import AsyncIterator, Mapping
 
@@ -10,6 +10,6 @@ from tests.e2e.fleet import Fleet
 
 @pytest_asyncio.fixture(loop_scope="session", scope="module")
 async def holes(fleet: Fleet) -> AsyncIterator[Mapping[str, Hole]]:
-    """On the ways of the source's agent to its own API server and to that of us."""
+    """Black holes between the source's agent and its own API server, and the API server of us."""
     async with both(fleet) as found:
         yield found

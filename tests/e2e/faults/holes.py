@@ -1,4 +1,4 @@
-"""Links that swallow what they are given from the moment in which a certain request comes."""
+"""Links that drop all traffic from the moment of a certain request."""
 
 import asyncio
 import contextlib
@@ -16,11 +16,11 @@ from tests.e2e.manifests import DEPLOYMENTS
 from tests.e2e.reservations import empty, is_allow, is_candidate_post, is_delete, strike
 
 SILENT_SECONDS = 8.0
-"""Longer than a leader without an answer leads, and than a target without one is ready."""
+"""Longer than a leader leads without renewing, and than a target is Ready without answers."""
 
 
 class Step(NamedTuple):
-    """A write of the source's agent, and whose API server is asked for it."""
+    """A write of the source's agent, and the cluster of the API server that receives it."""
 
     what: str
     of: Literal["cd", "us"]
@@ -47,11 +47,11 @@ STEPS = (
 RESERVING = (Step("candidate", "us", is_candidate_post), Step("leave", "us", is_allow))
 LOSING = Step("deletion of a candidate", "us", is_delete)
 _BEFORE_RUNNING = (*RESERVING, LOSING)
-"""Steps that come before a pod runs, and never if all pods go to the other target, as they may on a busy machine."""
+"""Steps before a pod runs. None occurs if all pods go to the other target, which is possible on a busy machine."""
 
 
 class Hole:
-    """Serves as the choice of a proxy; `struck` as soon as the link swallows."""
+    """Decides for a proxy when to drop all traffic; `struck` is set from then on."""
 
     def __init__(self) -> None:
         self.struck = asyncio.Event()
@@ -60,14 +60,14 @@ class Hole:
         self._lost: Lost = "requests"
 
     def arm(self, namespace: str, step: Step, lost: Lost) -> None:
-        """Swallow from this step on that concerns a namespace: what is asked and answered, or only what is answered."""
+        """Drop traffic from this step in a namespace on: requests and answers, or only answers."""
         place = f"/namespaces/{namespace}/"
         self._chosen = lambda method, path, body: place in path and step.is_it(method, path, body)
         self._lost = lost
         self.struck.clear()
 
     def __call__(self, method: str, path: str, body: bytes) -> bool:
-        """Whether a reply is to be lost by the end of its connection: none."""
+        """Start dropping at the chosen request. Return False: the proxy must not close the connection."""
         if not self.struck.is_set() and self._chosen(method, path, body):
             assert self.proxy is not None
             self.struck.set()
@@ -77,7 +77,7 @@ class Hole:
         return False
 
     async def mend(self) -> None:
-        """Let everything through again, some time after it has struck."""
+        """Wait until traffic is dropped, and restore it after `SILENT_SECONDS`."""
         await self.struck.wait()
         await asyncio.sleep(SILENT_SECONDS)
         assert self.proxy is not None
@@ -86,7 +86,7 @@ class Hole:
 
 @contextlib.asynccontextmanager
 async def hole(fleet: Fleet, cluster: str) -> AsyncIterator[Hole]:
-    """A proxy before the API server of a cluster that may come to swallow everything."""
+    """Run a proxy for a cluster's API server that can start to drop all traffic."""
     made = Hole()
     async with proxy_of(fleet, cluster, made) as made.proxy:
         yield made
@@ -94,7 +94,7 @@ async def hole(fleet: Fleet, cluster: str) -> AsyncIterator[Hole]:
 
 @contextlib.asynccontextmanager
 async def both(fleet: Fleet) -> AsyncIterator[Mapping[str, Hole]]:
-    """On the ways of the source's agent to its own API server and to that of us."""
+    """Run black holes between the source's agent and its own API server, and the API server of us."""
     async with contextlib.AsyncExitStack() as stack:
         found = {cluster: await stack.enter_async_context(hole(fleet, cluster)) for cluster in ("cd", "us")}
         assert found["cd"].proxy is not None
@@ -104,7 +104,7 @@ async def both(fleet: Fleet) -> AsyncIterator[Mapping[str, Hole]]:
 
 @contextlib.asynccontextmanager
 async def by(fleet: Fleet, proxy: faults.LossyProxy, weight: int = 100) -> AsyncIterator[str]:
-    """A namespace with the targets us, by a proxy, and eu; with the usual weight pods go to us if it can take them."""
+    """Provide a namespace with the targets us, through a proxy, and eu. By default pods prefer us."""
     async with fleet.namespace(targets=()) as namespace:
         await fleet.join(namespace, "eu")
         await fleet.join(namespace, "us", server=proxy.url, authority=proxy.authority, weight=weight)
@@ -113,7 +113,7 @@ async def by(fleet: Fleet, proxy: faults.LossyProxy, weight: int = 100) -> Async
         finally:
             proxy.delay = 0.0
             proxy.mend()
-            # Only a target that can be reached goes in order, and this one is reached by the proxy alone.
+            # Deleting a Target needs access to the target, and the agent reaches this one only through the proxy.
             await fleet.source.delete(TARGETS, "us", namespace)
             await fleet.gone(TARGETS, "us", namespace)
 
@@ -121,7 +121,7 @@ async def by(fleet: Fleet, proxy: faults.LossyProxy, weight: int = 100) -> Async
 async def swallowed(
     fleet: Fleet, holes: Mapping[str, Hole], step: Step, lost: Lost, count: int, weight: int = 100
 ) -> None:
-    """Pods are made, run and are deleted, each once, though a link is silent for a while from a step of theirs on."""
+    """Create and delete pods while a link drops traffic from a step on; check that each pod runs once."""
     us, struck = holes["us"].proxy, holes[step.of]
     assert us is not None
     async with by(fleet, us, weight) as namespace:

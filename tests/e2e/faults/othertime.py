@@ -1,4 +1,4 @@
-"""`python -m tests.e2e.faults.othertime SECONDS ...`: the agent, as on a machine whose clock is so far ahead."""
+"""Run `python -m tests.e2e.faults.othertime SECONDS ...`: the agent with a clock that is SECONDS ahead."""
 
 import datetime
 import sys
@@ -11,11 +11,11 @@ from agent.kubelet import certificate
 
 
 def set_ahead(seconds: float) -> None:
-    """Give every part of the agent that asks for the time of day another one."""
+    """Replace the time of day in every module of the agent that reads it."""
     ahead, right, real = datetime.timedelta(seconds=seconds), time.time, datetime.datetime
 
     class Ahead(datetime.datetime):
-        """A time of day."""
+        """datetime whose `now` is ahead."""
 
         @classmethod
         def now(cls, tz: datetime.tzinfo | None = None) -> datetime.datetime:  # type: ignore[override]

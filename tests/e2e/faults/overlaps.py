@@ -1,4 +1,4 @@
-"""Whether two delegates of pods of one name ever were at the same time, such as of two in turn of a StatefulSet."""
+"""Detect delegates of equally named pods that exist at the same time, such as successive pods of a StatefulSet."""
 
 import asyncio
 import contextlib
@@ -17,10 +17,10 @@ _Place = tuple[str, str, str]
 
 
 class Overlaps:
-    """Watches the delegates of a namespace in all clusters, past links that are cut.
+    """Watches the delegates of a namespace in all clusters, even while links are cut.
 
-    A watch of one cluster may be behind that of another: what looks like an overlap counts only if the API server of
-    the first still has it.
+    Watches of two clusters may differ in delay. An overlap therefore counts only if the first cluster's API
+    server still has the delegate.
     """
 
     def __init__(self, fleet: Fleet, namespace: str) -> None:
@@ -68,7 +68,7 @@ class Overlaps:
 
 @contextlib.asynccontextmanager
 async def none_overlap(fleet: Fleet, namespace: str) -> AsyncIterator[Overlaps]:
-    """In the end no two delegates of one name may ever have been at the same time."""
+    """Check at the end that no two delegates with the same pod name ever existed at the same time."""
     overlaps = Overlaps(fleet, namespace)
     watching = asyncio.ensure_future(overlaps.run())
     try:

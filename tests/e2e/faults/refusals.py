@@ -1,4 +1,5 @@
-"""Clusters that answer every read and refuse what is created, for other people's webhooks: dead, or too busy."""
+"""Admission webhooks of other software that make a cluster refuse creations but not reads: unreachable, or too
+busy."""
 
 import base64
 import contextlib
@@ -23,12 +24,12 @@ from tests.webhook.replica import host_facing
 Raw = dict[str, Any]
 
 _NOWHERE = {"url": "https://127.0.0.1:1/validate"}
-"""Nobody listens there."""
+"""A URL at which no process listens."""
 
 
 @contextlib.asynccontextmanager
 async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncIterator[str]:
-    """One that nobody answers for, in force for what is created in a namespace; its name."""
+    """Register an unreachable webhook for objects created in a namespace; yield its name."""
     async with _registered(client, kind, namespace, _NOWHERE, ServerError) as name:
         yield name
 
@@ -37,7 +38,7 @@ async def dead_webhook(client: Client, kind: Kind, namespace: str) -> AsyncItera
 async def busy_webhook(
     cluster: Cluster, client: Client, kind: Kind, namespace: str, code: int = 429
 ) -> AsyncIterator[str]:
-    """One that has too much to do, served by this process, so that the API server answers 429 (or 503); its words."""
+    """Serve a webhook that refuses, so that the API server answers 429 (or `code` 503); yield its message."""
     words = "the policies of this cluster are busy"
     error = TooManyRequests if code == 429 else ServerError
     host = host_facing(cluster)
@@ -95,7 +96,8 @@ async def _registered(
 
 
 async def in_force(client: Client, kind: Kind, namespace: str, error: type[StatusError] | None) -> None:
-    """Wait until the creation of something is refused so, or is not; API servers take a moment to know."""
+    """Wait until creating an object fails with this error, or succeeds if None: API servers load webhooks with
+    a delay."""
     tried: Raw = {
         "apiVersion": kind.api_version,
         "kind": kind.name,

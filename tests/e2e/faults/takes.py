@@ -1,4 +1,4 @@
-"""Whether a target that was passed by gets pods again."""
+"""Check that a target avoided by the scheduler receives pods again."""
 
 from tests.e2e import manifests
 from tests.e2e.fleet import Fleet
@@ -7,7 +7,7 @@ from tests.waiting import until
 
 
 async def takes_pods_again(fleet: Fleet, namespace: str, node: str) -> None:
-    """Wait until pods that are made now get to a virtual node, too."""
+    """Wait until some of the new pods are bound to a virtual node."""
     made: list[str] = []
 
     async def probe() -> bool:

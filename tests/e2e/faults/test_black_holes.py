@@ -1,4 +1,4 @@
-"""A link that swallows what it is given, before or after any write of a pod's life, loses and repeats nothing."""
+"""No pod is lost or duplicated if a link drops all traffic before or after any write in a pod's life."""
 
 import itertools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""As `test_black_holes`, in mode `reserve`: from any write on about candidates."""
+"""Like `test_black_holes`, in mode `reserve`: links drop traffic from any write about candidates on."""
 
 import itertools
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""A source whose own API server refuses what its agent writes of pods, by 429 or 503: they wait, and run later."""
+"""If a source's API server refuses the agent's writes about pods with 429 or 503, pods wait and run later."""
 
 import asyncio
 import base64
@@ -25,11 +25,11 @@ pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 
 Raw = dict[str, Any]
 FEW = 6
 AGENT = "flotilla-agent"
-"""The end of the name of an agent's account."""
+"""Suffix of an agent's user name."""
 
 
 class Gate:
-    """Refuses what the agent writes of pods with a code, and counts it, while one is set."""
+    """Admission webhook that refuses and counts the agent's writes about pods while `code` is not 0."""
 
     def __init__(self) -> None:
         self.code = 0
@@ -37,7 +37,7 @@ class Gate:
         self.refused: set[str] = set()
 
     async def answer(self, request: web.Request) -> web.Response:
-        """To an AdmissionReview."""
+        """Answer an AdmissionReview."""
         asked = msgspec.json.decode(await request.read())
         what, self.asked = asked["request"], True
         response: Raw = {"uid": what["uid"], "allowed": True}
@@ -50,7 +50,7 @@ class Gate:
 
 @contextlib.asynccontextmanager
 async def gate(fleet: Fleet, namespace: str) -> AsyncIterator[Gate]:
-    """A webhook of somebody's in the source, asked about every change of pods of a namespace."""
+    """Register a third-party webhook in the source for every change of a namespace's pods."""
     host, authority = host_facing(fleet.sandbox["cd"]), Authority("busy", datetime.datetime.now(datetime.UTC))
     made, app = Gate(), web.Application()
     app.router.add_post("/validate", made.answer)
@@ -69,7 +69,7 @@ async def gate(fleet: Fleet, namespace: str) -> AsyncIterator[Gate]:
 
 
 def configuration(name: str, namespace: str, place: Raw) -> Raw:
-    """What API servers are told of the webhook."""
+    """Return the ValidatingWebhookConfiguration."""
     subs = {"UPDATE": ["pods", "pods/status"], "CREATE": ["pods/binding"], "DELETE": ["pods"]}
     rules = [
         {"apiGroups": [""], "apiVersions": ["v1"], "operations": [operation], "resources": resources}
@@ -89,7 +89,7 @@ def configuration(name: str, namespace: str, place: Raw) -> Raw:
 
 
 async def known(fleet: Fleet, namespace: str, busy: Gate) -> None:
-    """Wait until the API server asks the webhook."""
+    """Wait until the API server calls the webhook."""
     await fleet.source.create(PODS, manifests.pod("tried", elect=None), namespace)
 
     async def is_asked() -> bool:

@@ -1,7 +1,6 @@
-"""Clusters whose clocks are five minutes apart run each other's pods as others do.
+"""Clusters whose clocks differ by five minutes run each other's pods as usual.
 
-The clocks are those of agents: all control planes of a fleet have that of the machine, which programs in Go read
-without asking anybody who could tell them another time.
+Only the agents' clocks are changed. Control planes are Go programs that read the machine's clock directly.
 """
 
 import contextlib
@@ -20,7 +19,7 @@ from tests.e2e.manifests import DEPLOYMENTS, JOBS
 FEW = 8
 AHEAD = 300
 PATIENT = ("--probe-timeout=5",)
-"""Of the agent of the source: no target is to look dead because the machine is busy."""
+"""Flags of the source's agent, so that a busy machine does not make a target look dead."""
 pytestmark = [
     pytest.mark.full("Injects a fault besides those that promises 5 to 8 keep in the first tier."),
     pytest.mark.usefixtures("processes_only"),
@@ -70,7 +69,7 @@ async def test_clusters_whose_clocks_are_apart_run_each_others_pods(
 
 
 async def work_is_done_once(fleet: Fleet, namespace: str) -> None:
-    """A Job of two pods is complete and has asked for no third."""
+    """Check that a Job of two pods completes with exactly two successes."""
     await fleet.source.create(JOBS, manifests.job("work", 2), namespace)
 
     async def complete() -> bool:
@@ -81,7 +80,7 @@ async def work_is_done_once(fleet: Fleet, namespace: str) -> None:
 
 
 def calm(heard: Told) -> None:
-    """Once they were known to live, neither a Target nor its agent was ever taken for dead."""
+    """Check that Targets and their agents never became unready after they were first ready."""
     for target in ("us", "eu"):
         for kind in ("Ready", "Reachable", "AgentReady"):
             said = heard.of("Target", target, kind)

@@ -1,4 +1,4 @@
-"""A garbage collector of a target that lets a PodChaperon go before its delegate lets no pod go."""
+"""No pod is lost if a target's garbage collector deletes a PodChaperon before its delegate."""
 
 import contextlib
 import signal
@@ -28,7 +28,8 @@ async def standing_still(fleet: Fleet, cluster: str, process: str) -> AsyncItera
 
 
 async def a_pod_comes_and_goes(fleet: Fleet, namespace: str) -> None:
-    """In another target. What is done about pods at once has been done about all others by then."""
+    """Create and delete a pod in another target. Afterwards, earlier events of all other pods have been
+    handled."""
     await fleet.source.create(PODS, manifests.pod("other"), namespace)
     await fleet.running(namespace, "other", 1)
     await fleet.source.delete(PODS, "other", namespace)

@@ -1,4 +1,5 @@
-"""A target whose PodChaperons are not served says so and disturbs nobody; CRDs newer than ours are as good as ours."""
+"""A target without the PodChaperon CRD reports that and affects no other target; newer CRDs work like the
+agent's own."""
 
 import contextlib
 import copy
@@ -29,14 +30,14 @@ pytestmark = [
 
 
 def definition(kind: Kind) -> Raw:
-    """The CRD of a kind, as we bring it."""
+    """Return the CRD of a kind, as installed with the agent."""
     found = (yaml.safe_load(path.read_text()) for path in CRD_FOLDER.glob("*.yaml"))
     return next(each for each in found if each["spec"]["names"]["plural"] == kind.plural)
 
 
 @contextlib.asynccontextmanager
 async def missing(client: Client, kind: Kind) -> AsyncIterator[None]:
-    """Nobody has installed a CRD, or somebody has deleted it."""
+    """Delete a CRD during the block."""
     crd = definition(kind)
     name = crd["metadata"]["name"]
     await client.delete(CRDS, name)
@@ -70,7 +71,7 @@ async def says(fleet: Fleet, namespace: str, name: str, reason: str) -> None:
 async def test_a_target_without_podchaperons_says_so_and_takes_pods_as_soon_as_it_has_them(
     fleet: Fleet, namespace: str
 ) -> None:
-    # PodChaperons that other tests have left would go with their kind.
+    # Deleting the CRD would delete PodChaperons of other tests.
     await fleet.all_gone()
     agents = [cluster.pid("agent") for cluster in fleet.sandbox.clusters]
     at_eu = manifests.deployment("web", FEW, nodeSelector={manifests.REGION: "eu"})
@@ -118,7 +119,7 @@ async def test_pods_of_a_target_whose_podchaperons_were_deleted_with_their_kind_
 
 
 def newer(kind: Kind) -> Raw:
-    """The CRD of a kind as a later release may have it: with another version, and a field more."""
+    """Return a CRD as a later release may define it, with another version and an additional field."""
     crd = copy.deepcopy(definition(kind))
     (version,) = crd["spec"]["versions"]
     version["schema"]["openAPIV3Schema"]["properties"]["spec"].setdefault("properties", {})["novel"] = {
@@ -130,7 +131,7 @@ def newer(kind: Kind) -> Raw:
 
 @contextlib.asynccontextmanager
 async def newer_kinds(fleet: Fleet) -> AsyncIterator[None]:
-    """Targets here, and PodChaperons in us, are of a later release."""
+    """Install later CRD versions of Targets in the source, and of PodChaperons in us."""
     places = ((fleet.source, TARGETS), (fleet.clients["us"], CHAPERONS))
     try:
         for client, kind in places:
@@ -166,5 +167,5 @@ async def test_crds_of_a_later_release_are_used_as_ours_are_and_their_fields_sta
             await fleet.agree(namespace)
             assert (await fleet.source.get(TARGETS, "us", namespace))["spec"]["novel"] == "kept"
             fleet.census.check(namespace)
-        # A garbage collector whose version of a kind goes may forget what is being deleted.
+        # A garbage collector may forget objects being deleted if their API version is removed.
         await fleet.all_gone()

@@ -1,4 +1,4 @@
-"""Finished is finished: work that a delegate has done counts once, whatever was down when it ended and went."""
+"""Completed work of a delegate counts once, whatever was down when the delegate ended and was deleted."""
 
 import contextlib
 import json
@@ -23,27 +23,27 @@ Away = Callable[[Fleet, str], AbstractAsyncContextManager[None]]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose pods run in us."""
+    """A namespace whose only target is us."""
     async with fleet.namespace(("us",)) as name:
         yield name
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def node(fleet: Fleet) -> AsyncIterator[str]:
-    """A node of us whose kubelet is the test."""
+    """A node in us without a kubelet, whose pod status the test sets."""
     async with node_by_hand(fleet) as name:
         yield name
 
 
 @contextlib.asynccontextmanager
 async def agent_away(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """As `target_away`, for the agent of the source."""
+    """Stop the source's agent; counterpart of `target_away`."""
     async with source_away(fleet):
         yield
 
 
 async def at_work(fleet: Fleet, namespace: str, node: str, completions: int, **spec: Any) -> list[str]:
-    """A Job whose pods run on the node of the test's own; returns the names of their delegates."""
+    """Start a Job on the node without a kubelet; return the names of its delegates."""
     job = manifests.job("work", completions, nodeSelector={"e2e/node": "manual"})
     job["spec"] |= spec
     await fleet.source.create(JOBS, job, namespace)
@@ -60,7 +60,7 @@ async def at_work(fleet: Fleet, namespace: str, node: str, completions: int, **s
 
 
 async def say(fleet: Fleet, namespace: str, name: str, phase: str, code: int | None = None) -> None:
-    """What a kubelet would say of a delegate, also while the link of its cluster is cut."""
+    """Set a delegate's status like a kubelet; also works while the cluster's link is cut."""
     state = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
     container = {"name": "main", "image": "busybox", "imageID": "", "ready": False, "restartCount": 0, "state": state}
     patch = json.dumps({"status": {"phase": phase, "containerStatuses": [container]}})
@@ -69,20 +69,20 @@ async def say(fleet: Fleet, namespace: str, name: str, phase: str, code: int | N
 
 
 async def remove(fleet: Fleet, namespace: str, name: str) -> None:
-    """Remove a delegate, as a kubelet does with one that has ended, or whoever tidies up."""
+    """Delete a delegate without grace period, like a kubelet after the pod ended, or like a user."""
     arguments = (f"--namespace={namespace}", "--grace-period=0", "--force")
     await fleet.kubectl("us", "delete", "pod", name, *arguments)
 
 
 async def chaperons(fleet: Fleet, namespace: str) -> list[Raw]:
-    """Those of us, also while its link is cut."""
+    """Return the PodChaperons in us; also works while its link is cut."""
     found = await fleet.kubectl("us", "get", CHAPERONS.plural, f"--namespace={namespace}", "--output=json")
     items: list[Raw] = json.loads(found)["items"]
     return items
 
 
 async def over(fleet: Fleet, namespace: str, kind: str) -> Raw:
-    """Wait until the Job has this condition; returns its status."""
+    """Wait until the Job has this condition; return its status."""
 
     async def ended() -> Raw:
         job = await fleet.source.get(JOBS, "work", namespace)
@@ -158,7 +158,7 @@ async def test_a_job_with_policies_learns_how_a_deleted_pod_ended(
     async def home() -> bool:
         return bool((await fleet.source.get(PODS, proxy["metadata"]["name"], namespace))["status"]["phase"] == phase)
 
-    # The delegate is there until the test removes it, and so is the proxy pod.
+    # The delegate and the proxy pod exist until the test deletes the delegate.
     await fleet.until("the proxy pod tells how it ended", home, about=namespace)
     await remove(fleet, namespace, delegate)
     status = await over(fleet, namespace, kind)

@@ -1,4 +1,4 @@
-"""The etcd of a source is full: pods wait, which its agent tells in its log, and each runs once when there is room."""
+"""If the source's etcd is full, the agent logs it and pods wait. Once there is space, each pod runs once."""
 
 import asyncio
 import contextlib
@@ -19,9 +19,9 @@ from tests.waiting import until
 
 FEW, BURST = 6, 24
 FULL_SECONDS = 8.0
-"""Longer than a leader of these fleets leads that cannot renew its lease."""
+"""Longer than a leader of these fleets leads without renewing its lease."""
 LATE = "late"
-"""A scheduler that targets have only when the etcd of the source is full."""
+"""A scheduler that exists in targets only while the source's etcd is full."""
 WORDS = "database space exceeded"
 pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
@@ -88,13 +88,13 @@ async def test_pods_wait_while_the_etcd_of_their_source_is_full_and_each_runs_on
 
 
 async def sent(fleet: Fleet, namespace: str, count: int) -> bool:
-    """Whether targets have so many PodChaperons, or more."""
+    """Check that targets have at least `count` PodChaperons."""
     found = [await fleet.clients[target].list(CHAPERONS, namespace) for target in ("us", "eu")]
     return sum(map(len, found)) >= count
 
 
 async def run_there(fleet: Fleet, namespace: str) -> bool:
-    """Whether the delegates of those that lacked a scheduler run."""
+    """Check that the delegates that waited for their scheduler run."""
     found = await fleet.delegates(namespace)
     running = {uid for uid, (_, pod) in found.items() if pod["status"].get("phase") == "Running"}
     return {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, LATE)} <= running

@@ -1,4 +1,4 @@
-"""A pod that a target does not take goes elsewhere, unless it gets a node there at that very moment."""
+"""A pod that a target cannot schedule moves to another target, unless the target binds it at that very moment."""
 
 import contextlib
 
@@ -16,12 +16,12 @@ pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 
 
 
 async def open_eu(fleet: Fleet, namespace: str, *, to_pods: bool) -> None:
-    """Whether pods of a namespace may go to eu."""
+    """Set whether pods of a namespace may go to eu."""
     await fleet.source.patch(NODES, virtual_node(namespace, "eu"), {"spec": {"unschedulable": not to_pods}})
 
 
 async def waits_in_us(fleet: Fleet, namespace: str, node: str) -> Raw:
-    """The delegate of a Job's pod that us has no node for, by what its PodChaperon says."""
+    """Create a pod that us cannot schedule; return its delegate once the PodChaperon reports that."""
     await open_eu(fleet, namespace, to_pods=False)
     pod = manifests.pod("a", affinity=manifests.only_on(node), restartPolicy="Never")
     await fleet.source.create(PODS, pod, namespace)

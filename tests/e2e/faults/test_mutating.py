@@ -1,4 +1,5 @@
-"""Others' webhooks that change pods after ours, here and there, while agents die: pods run, and agents come to rest."""
+"""Third-party webhooks change pods after the agent's, in source and target, while agents die: pods run, writes
+cease."""
 
 import asyncio
 import contextlib
@@ -25,7 +26,7 @@ CHANGED = "example.com/changed"
 
 
 def meshed(pod: Raw) -> Raw:
-    """With a sidecar, a label, an annotation and a toleration."""
+    """Return the pod with a sidecar, a label, an annotation and a toleration."""
     made = copy.deepcopy(pod)
     spec, metadata = made["spec"], made["metadata"]
     if all(each["name"] != SIDECAR["name"] for each in spec["containers"]):
@@ -38,7 +39,7 @@ def meshed(pod: Raw) -> Raw:
 
 
 async def versions(fleet: Fleet, namespace: str) -> dict[tuple[str, str], str]:
-    """Of all pods of a namespace in all clusters."""
+    """Return the resource versions of a namespace's pods in all clusters."""
     return {
         (cluster, pod["metadata"]["name"]): pod["metadata"]["resourceVersion"]
         for cluster, client in fleet.clients.items()
@@ -47,7 +48,7 @@ async def versions(fleet: Fleet, namespace: str) -> dict[tuple[str, str], str]:
 
 
 async def rests(fleet: Fleet, namespace: str) -> None:
-    """Wait until nobody changes any pod any more."""
+    """Wait until the pods no longer change."""
 
     async def still() -> bool:
         before = await versions(fleet, namespace)

@@ -1,4 +1,5 @@
-"""A target that lives and refuses: its pods run elsewhere within a minute, and it takes pods again once it is well."""
+"""If a target refuses pods, they run in another target within a minute; once it recovers, it receives pods
+again."""
 
 import asyncio
 import contextlib
@@ -25,26 +26,26 @@ pytestmark = pytest.mark.full("Injects a fault besides those that promises 5 to 
 
 Raw = dict[str, Any]
 Refusing = Callable[[Fleet, str], AbstractAsyncContextManager[str]]
-"""Has us refuse pods of a namespace; gives a word of what it says."""
+"""Makes us refuse pods of a namespace; yields a part of its error message."""
 
 
 @contextlib.asynccontextmanager
 async def no_chaperons(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """Somebody's dead admission webhook for PodChaperons."""
+    """Register an unreachable webhook for PodChaperons."""
     async with dead_webhook(fleet.clients["us"], CHAPERONS, namespace) as name:
         yield name
 
 
 @contextlib.asynccontextmanager
 async def no_pods(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The same for pods: PodChaperons are taken, and nothing comes of them."""
+    """Register an unreachable webhook for pods: PodChaperons are created, but get no pod."""
     async with dead_webhook(fleet.clients["us"], PODS, namespace) as name:
         yield name
 
 
 @contextlib.asynccontextmanager
 async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The quota of etcd is used up."""
+    """Exhaust the quota of etcd in us."""
     cluster = fleet.sandbox["us"].runner.cluster
     await faults.out_of_space(cluster, alarm=True)
     try:
@@ -56,21 +57,21 @@ async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def too_many_requests(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """Somebody's webhook has too much to do: 429."""
+    """Register a webhook that makes the API server answer 429."""
     async with busy_webhook(fleet.sandbox["us"], fleet.clients["us"], CHAPERONS, namespace) as words:
         yield words
 
 
 @contextlib.asynccontextmanager
 async def not_available(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The same with 503."""
+    """Register a webhook that makes the API server answer 503."""
     async with busy_webhook(fleet.sandbox["us"], fleet.clients["us"], CHAPERONS, namespace, 503) as words:
         yield words
 
 
 @contextlib.asynccontextmanager
 async def no_quota(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """A quota of PodChaperons, which sources cannot reckon with as with quotas of pods, is used up: 403."""
+    """Exhaust a quota of PodChaperons: 403. Unlike quotas of pods, sources do not consider it in scheduling."""
     us, hard = fleet.clients["us"], {f"count/{CHAPERONS.plural}.{CHAPERONS.group}": "0"}
     await us.create(RESOURCE_QUOTAS, {"metadata": {"name": "none"}, "spec": {"hard": hard}}, namespace)
     await in_force(us, CHAPERONS, namespace, Forbidden)
@@ -104,7 +105,7 @@ async def test_pods_of_a_target_that_refuses_them_run_elsewhere_and_it_takes_pod
 
 
 async def says(fleet: Fleet, namespace: str, kind: str, status: str) -> bool:
-    """Whether the Target us has a condition of this status."""
+    """Check that a condition of the Target us has this status."""
     return condition(await fleet.source.get(TARGETS, "us", namespace), kind).get("status") == status
 
 
@@ -133,7 +134,7 @@ async def test_pods_that_no_target_takes_say_why_and_run_when_one_does(fleet: Fl
 
 @contextlib.asynccontextmanager
 async def lease_renewed(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
-    """An agent that is dead and seems to live: its lease is renewed by hand."""
+    """Renew the lease of a dead agent by hand, so that it seems alive."""
 
     async def renew() -> None:
         while True:

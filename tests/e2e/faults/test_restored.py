@@ -1,4 +1,4 @@
-"""Promise: a cluster that is restored from a backup under a live fleet loses nothing but what it forgot."""
+"""If a cluster is restored from a backup in a running fleet, only objects newer than the backup are lost."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -27,18 +27,18 @@ pytestmark = [
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose pods run in us."""
+    """A namespace whose only target is us."""
     async with fleet.namespace(("us",)) as name:
         yield name
 
 
 def agents(fleet: Fleet) -> list[int | None]:
-    """Process ids of all agents."""
+    """Return the process ids of all agents."""
     return [cluster.pid("agent") for cluster in fleet.sandbox.clusters]
 
 
 async def annotate(fleet: Fleet, namespace: str, name: str) -> None:
-    """Change a delegate in its target, and wait until that has come home."""
+    """Annotate a delegate in its target, and wait until the change is copied to the proxy pod."""
     metadata = {"annotations": {"seen": "after"}}
     delegates = await fleet.delegates(namespace)
     proxy = next(pod for pod in await fleet.pods(namespace, name) if pod["metadata"]["uid"] in delegates)
@@ -59,7 +59,7 @@ async def test_delegates_of_a_target_that_was_restored_are_seen_again_without_a_
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("web", BEFORE), namespace)
     pods = await fleet.running(namespace, "web", BEFORE)
     backup = await back_up(fleet.sandbox, "us")
-    # What the backup does not know, and what it still has.
+    # Create objects after the backup, and delete one that the backup still contains.
     await fleet.source.create(DEPLOYMENTS, manifests.deployment("later", AFTER), namespace)
     await fleet.running(namespace, "later", AFTER)
     await fleet.source.delete(PODS, pods[0]["metadata"]["name"], namespace)
@@ -105,7 +105,7 @@ async def test_a_source_that_was_restored_deletes_nothing_that_it_has_forgotten(
     message = await fleet.until("orphans are held", held, about=namespace)
     assert message.startswith(f"{AFTER} of ")
     assert await living(fleet, namespace) == known | forgotten
-    # Nor does another agent, which has seen none of it.
+    # A restarted agent, which has not observed the restoration, deletes none either.
     await fleet.sandbox.restart("cd", "agent")
     await annotate(fleet, namespace, "web")
     await asyncio.sleep(STILL_SECONDS)
@@ -119,7 +119,7 @@ async def test_a_source_that_was_restored_deletes_nothing_that_it_has_forgotten(
 
 
 async def living(fleet: Fleet, namespace: str) -> set[str]:
-    """UIDs of the proxy pods whose delegates run in us and are not being deleted."""
+    """Return the UIDs of proxy pods whose delegates run in us and are not terminating."""
     pods = await fleet.clients["us"].list(PODS, namespace, labels=LABEL_PARENT_UID)
     return {
         pod["metadata"]["labels"][LABEL_PARENT_UID]
@@ -129,5 +129,5 @@ async def living(fleet: Fleet, namespace: str) -> set[str]:
 
 
 async def only(fleet: Fleet, namespace: str, uids: set[str]) -> bool:
-    """Whether those are all that live."""
+    """Check that exactly these proxy pods have running delegates."""
     return await living(fleet, namespace) == uids

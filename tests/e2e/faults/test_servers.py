@@ -1,4 +1,4 @@
-"""What serves a cluster dies, is restarted or stands still during a burst: pods run once, what runs goes on."""
+"""Control plane processes die, restart or freeze during a burst: each pod runs once, and running pods stay."""
 
 import asyncio
 import signal
@@ -60,12 +60,13 @@ async def test_a_burst_outlasts_it(fleet: Fleet, namespace: str, cluster: str, p
         await asyncio.sleep(pause)
         await fault(fleet, cluster, process)
         await until(lambda: answers(fleet, cluster), 60, what=f"{cluster} answers again", forgiven=KubeError)
-    # What a fake kubelet could not write it does not write again: a pod that is bound stays Pending.
+    # A fake kubelet does not retry failed writes, so that bound pods would stay Pending. Restart it.
     await fleet.sandbox.restart(cluster, "kwok")
     await fleet.running(namespace, "web", BURST, seconds=120)
     await fleet.agree(namespace)
     assert {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, "staying")} == staying
-    # A ReplicaSet controller that gets no answer may make pods too many, and deletes those: of the others, none ended.
+    # A ReplicaSet controller whose request times out may create too many pods and delete them later. No other pod
+    # has ended.
     living = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace)}
     ended = {each.parent_uid for each in fleet.census.of(namespace, fleet.census.gone.values())}
     assert not living & ended, "what was wanted was deleted"
@@ -75,6 +76,6 @@ async def test_a_burst_outlasts_it(fleet: Fleet, namespace: str, cluster: str, p
 
 
 async def answers(fleet: Fleet, cluster: str) -> bool:
-    """Whether a cluster tells what there is, from its etcd."""
+    """Check that a cluster answers from its etcd; raises KubeError if not."""
     await fleet.clients[cluster].list(DEPLOYMENTS, "default")
     return True

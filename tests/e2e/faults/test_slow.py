@@ -1,4 +1,5 @@
-"""An API server that answers two seconds late: pods run, none is lost, and no Target is taken for dead by turns."""
+"""If an API server answers two seconds late, pods run, none is lost, and no Target alternates between ready and
+not."""
 
 import pytest
 
@@ -17,7 +18,7 @@ pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
 
 def stayed(heard: Told, namespace: str, *targets: str) -> None:
-    """Targets were reachable, and their virtual nodes ready, all the time."""
+    """Check that targets were always reachable and their virtual nodes always ready."""
     for target in targets:
         assert heard.of("Target", target, "Reachable") == ["True"]
         assert heard.of("Target", target, "AgentReady") == ["True"]
@@ -28,7 +29,7 @@ async def test_a_target_that_answers_late_keeps_its_pods_gets_those_for_it_alone
     fleet: Fleet,
 ) -> None:
     async with (
-        # On a busy machine the other target is late, too, but not by a second.
+        # On a busy machine the other target is late, too, but by less than a second.
         agent_with(fleet, "cd", (*USUAL_SETTINGS, "--slow-target=1")),
         proxy_of(fleet, "us") as proxy,
         by(fleet, proxy) as namespace,

@@ -1,4 +1,5 @@
-"""A leader that stands still while pods come and go is followed by another, and does no harm when it wakes up."""
+"""If a leader freezes while pods are created and deleted, another takes over. Once resumed, the old one does no
+harm."""
 
 import asyncio
 import contextlib
@@ -23,7 +24,7 @@ pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
 @contextlib.asynccontextmanager
 async def coming_and_going(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """Pods of a Deployment and of a StatefulSet are made and deleted all the while."""
+    """Create and delete pods of a Deployment and of a StatefulSet throughout the block."""
 
     async def change() -> None:
         for turn in itertools.count():
@@ -46,7 +47,7 @@ async def coming_and_going(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def stopped(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
-    """The first agent of a cluster stands still."""
+    """Freeze the first agent of a cluster during the block."""
     await fleet.sandbox.kill(cluster, "agent", signal.SIGSTOP)
     try:
         yield

@@ -1,4 +1,5 @@
-"""Namespaces that go under live pods, or are going where pods are to be made: nothing stays, and pods go elsewhere."""
+"""Namespaces are deleted while their pods run, or terminate in a target: nothing is left, and pods use other
+targets."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -54,7 +55,7 @@ async def test_a_source_namespace_that_goes_while_a_target_is_away_leaves_nothin
 
 @contextlib.asynccontextmanager
 async def terminating(client: Client, namespace: str) -> AsyncIterator[None]:
-    """A namespace is being deleted, and something in it holds it; it is made anew at the end."""
+    """Delete a namespace while a finalizer blocks its end; recreate it afterwards."""
     held = {"metadata": {"name": "held", "finalizers": [HOLD]}}
     await client.create(CONFIGMAPS, held, namespace)
     await client.delete(NAMESPACES, namespace)
@@ -78,7 +79,7 @@ async def terminating(client: Client, namespace: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def everywhere_at_us(fleet: Fleet, home: str, name: str) -> AsyncIterator[None]:
-    """Pods of all namespaces may go to us, for an account that is in another namespace than they."""
+    """Make us a ClusterTarget for all namespaces, with an account in another namespace than the pods."""
     await fleet.join_everywhere(home, "us", name)
     yield
     await fleet.source.delete(CLUSTER_TARGETS, name)
@@ -89,7 +90,8 @@ async def everywhere_at_us(fleet: Fleet, home: str, name: str) -> AsyncIterator[
 async def test_a_terminating_source_namespace_shows_that_it_waits_for_a_silent_target(
     fleet: Fleet, namespace: str
 ) -> None:
-    """The namespace controller deletes pods first (OrderedNamespaceDeletion): the Target stays until they are gone."""
+    """The namespace controller deletes pods first (OrderedNamespaceDeletion), so that the Target exists until
+    then."""
     await fleet.source.create(PODS, manifests.pod("a"), namespace)
     await fleet.running(namespace, "a", 1)
     async with target_away(fleet, namespace):

@@ -1,4 +1,4 @@
-"""Of two agents the one that leads is killed: another leads within 15 s, and no virtual node is ever not ready."""
+"""If the leading one of two agents is killed, the other leads within 15 s, and virtual nodes stay ready."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ pytestmark = [
 
 @contextlib.asynccontextmanager
 async def terms(fleet: Fleet, cluster: str) -> AsyncIterator[list[Raw]]:
-    """The lease of a cluster's agents in the course of time."""
+    """Record the versions of the lease of a cluster's agents."""
     found: list[Raw] = []
 
     def note(old: Object | None, new: Object | None) -> None:
@@ -52,7 +52,7 @@ async def terms(fleet: Fleet, cluster: str) -> AsyncIterator[list[Raw]]:
 
 
 def longest_gap(leases: list[Raw]) -> float:
-    """The longest time in seconds between the last renewal of one leader and the beginning of the next."""
+    """Return the longest time in seconds between the last renewal of a leader and the start of the next."""
     held = [lease for lease in leases if lease.get("holderIdentity")]
     changes = [(old, new) for old, new in itertools.pairwise(held) if old["holderIdentity"] != new["holderIdentity"]]
     assert changes, "nobody else has led"
@@ -60,7 +60,7 @@ def longest_gap(leases: list[Raw]) -> float:
 
 
 async def stands_by(fleet: Fleet, cluster: str, address: str) -> None:
-    """Wait until the second replica knows the lease: what it has not seen yet it cannot wait for."""
+    """Wait until the second replica is ready, and so has observed the lease that it waits for."""
     url = f"http://{address}:{fleet.sandbox[cluster].ports['agent-health']}/readyz"
 
     async def ready() -> bool:

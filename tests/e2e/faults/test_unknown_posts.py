@@ -1,4 +1,4 @@
-"""What may have been created without an answer is found out before anything is let go of."""
+"""Before the agent releases a pod, it checks whether unanswered requests have created objects."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ Raw = dict[str, Any]
 
 @contextlib.asynccontextmanager
 async def preferring_us(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose pods go to us as long as it can take them, over connections that are open already."""
+    """Provide a namespace whose pods prefer us, with connections that are already open."""
     async with fleet.namespace(targets=()) as namespace:
         await fleet.join(namespace, "eu")
         await fleet.join(namespace, "us", weight=100)
@@ -40,7 +40,7 @@ async def preferring_us(fleet: Fleet) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def unanswered(fleet: Fleet) -> AsyncIterator[None]:
-    """What cd sends to us arrives, and nothing comes back."""
+    """Drop packets from us to cd: requests arrive, answers do not."""
     rule = ("OUTPUT", "--destination", fleet.sandbox["cd"].address, "--jump", "DROP")
     cluster = fleet.sandbox["us"].runner.cluster
     await faults.inside(cluster, "iptables", "--insert", *rule)
@@ -52,7 +52,7 @@ async def unanswered(fleet: Fleet) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def cut(fleet: Fleet) -> AsyncIterator[None]:
-    """Nothing gets through to us, and what is on its way is sent again and again."""
+    """Cut the link to us; the kernel keeps retransmitting sent data."""
     await fleet.sandbox.set_link("us", up=False)
     try:
         yield
@@ -61,7 +61,7 @@ async def cut(fleet: Fleet) -> AsyncIterator[None]:
 
 
 async def first(fleet: Fleet, namespace: str) -> Raw:
-    """The pod `web-0` of a StatefulSet, once it is claimed."""
+    """Wait until the pod `web-0` of a StatefulSet is claimed, and return it."""
 
     async def claimed() -> Raw:
         pod = await fleet.source.get(PODS, "web-0", namespace)
@@ -71,7 +71,7 @@ async def first(fleet: Fleet, namespace: str) -> Raw:
 
 
 async def runs_anew(fleet: Fleet, namespace: str, before: Raw) -> None:
-    """Wait until there is another `web-0` and it runs."""
+    """Wait until a new `web-0` runs."""
 
     async def another() -> bool:
         pod = await fleet.source.get(PODS, "web-0", namespace)
@@ -110,12 +110,12 @@ async def test_a_post_that_was_on_its_way_when_the_link_was_cut_arrives_never_or
             before = await first(fleet, namespace)
             await fleet.source.delete(PODS, "web-0", namespace)
             await noticed(fleet, namespace)
-            # The request is given up on meanwhile.
+            # The agent's request times out meanwhile.
             await asyncio.sleep(8)
             held = await fleet.source.get(PODS, "web-0", namespace)
             assert held["metadata"]["uid"] == before["metadata"]["uid"]
         await runs_anew(fleet, namespace, before)
-        # For so long a kernel may wait between two tries to send what it has.
+        # Longest pause between two retransmissions of the kernel.
         await asyncio.sleep(12)
 
 

@@ -1,4 +1,4 @@
-"""What Targets and virtual nodes say of themselves in the course of a test, every word of it."""
+"""Record all conditions of Targets and virtual nodes during a test."""
 
 import asyncio
 import contextlib
@@ -15,17 +15,17 @@ from tests.e2e.fleet import Fleet
 
 
 class Told:
-    """The statuses of every condition, one after the other, of the Targets of a namespace and their nodes."""
+    """Successive statuses of each condition, for the Targets of a namespace and virtual nodes."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, str, str], list[str]] = {}
 
     def of(self, kind: str, name: str, condition: str) -> list[str]:
-        """Statuses of a condition of an object, those that follow each other and are the same told once."""
+        """Return the successive statuses of an object's condition, without repetitions."""
         return self._of.get((kind, name, condition), [])
 
     def note(self, old: Object | None, new: Object | None) -> None:
-        """Take note of a change."""
+        """Record the conditions of a changed object."""
         if new is None:
             return
         status: dict[str, Any] = msgspec.json.decode(new.raw).get("status") or {}
@@ -37,7 +37,8 @@ class Told:
 
 @contextlib.asynccontextmanager
 async def told(fleet: Fleet, namespace: str) -> AsyncIterator[Told]:
-    """What Targets of a namespace of the source, and its virtual nodes, tell from now on, and told before."""
+    """Record conditions of the Targets of a namespace in the source, and of virtual nodes, including the
+    current ones."""
     found = Told()
     informers = [Informer(fleet.source, TARGETS, namespace), Informer(fleet.source, NODES, labels=PROVIDER_KEY)]
     watching = []
