@@ -79,7 +79,7 @@ class Fleet:
     async def until(
         self, what: str, probe: Callable[[], Awaitable[T]], *, about: str = "", seconds: float = PATIENCE_SECONDS
     ) -> T:
-        """Return the probe's result as soon as it is true. On timeout, report on the namespace `about`."""
+        """Return the probe's result once it is true. On timeout, report on the namespace `about`."""
         try:
             return await until(probe, seconds, what=what, forgiven=KubeError)
         except AssertionError as error:

@@ -1,4 +1,4 @@
-"""A third-party mutating webhook that is called after the agent's, such as a mesh's injector."""
+"""A third-party mutating webhook that API servers call after the agent's, such as a mesh's injector."""
 
 import base64
 import contextlib

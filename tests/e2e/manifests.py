@@ -41,8 +41,8 @@ def pod(name: str, *, elect: str | None = ELECT, annotations: Raw | None = None,
 
 
 def only_on(node: str) -> Raw:
-    """Return node affinity by name. Only a target's own scheduler can decide it: virtual nodes do not list node
-    names."""
+    """Return affinity to a node's name. Only the target's own scheduler can decide it, not the source's
+    filters."""
     term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
 

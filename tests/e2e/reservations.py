@@ -31,8 +31,10 @@ def notes(obj: Raw) -> dict[str, str]:
 
 
 async def candidates(fleet: Fleet, namespace: str, count: int, *targets: str, state: str = "") -> list[tuple[str, Raw]]:
-    """Wait for `count` candidates that are not allowed to bind yet, all `reserved` or `unschedulable` if
-    `state` says that. Return them with their clusters."""
+    """Wait for `count` candidates that are not allowed to bind yet; return them with their clusters.
+
+    `state`: `reserved` or `unschedulable`, or empty for both.
+    """
 
     def fits(chaperon: Raw) -> bool:
         if state == "reserved":

@@ -28,7 +28,7 @@ _WORKLOADS = (
     kinds.PODS,
 )
 _AT_FIRST = (kinds.SECRETS, kinds.SERVICE_ACCOUNTS, kinds.CONFIGMAPS, kinds.SOURCES, kinds.ROLE_BINDINGS)
-"""Kinds of which a namespace has objects before its first test."""
+"""Kinds whose objects exist in a namespace before its first test."""
 _LIMITS = (kinds.RESOURCE_QUOTAS, kinds.NETWORK_POLICIES, Kind("", "v1", "limitranges", "LimitRange"))
 """Limits that have kept pods from a target; agents remember them for a while after their deletion."""
 _ANYWHERE = (
@@ -188,7 +188,7 @@ class Reuse:
         return _State.AS_BEFORE
 
     async def _delete(self, name: str, left: _Found) -> None:
-        """Delete leftover objects, except those that their owner or an agent removes."""
+        """Delete leftover objects, but not dependents of other objects, nor objects that agents remove."""
         for place, obj in left.items():
             metadata = obj["metadata"]
             labels = metadata.get("labels", ())

@@ -1,5 +1,4 @@
-"""Promise 4: scaling, rolling updates and every kind of deletion work as in one cluster, and leave nothing
-behind."""
+"""Promise 4: scaling, rolling updates and deletions work as in one cluster, and no object is left over."""
 
 from typing import Any
 

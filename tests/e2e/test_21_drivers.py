@@ -1,4 +1,5 @@
-"""Promise 21, part 2: each Target has its own network driver, and its conditions report what prevents sharing."""
+"""Promise 21, part 2: each Target has its own network driver, and its conditions report why endpoints are not
+shared."""
 
 import asyncio
 import contextlib
@@ -115,8 +116,7 @@ async def test_a_target_can_have_no_driver_and_another_one(fleet: Fleet, namespa
         for cluster in shared.CLUSTERS:
             await has(fleet, cluster, SERVICE_EXPORTS, namespace, "web", lambda found: True)
             await fleet.clients[cluster].patch_raw(SERVICE_EXPORTS, "web", {"status": valid}, namespace, sub="status")
-        # With imports, remote delegates have another DNS name; the Service itself selects the proxy pods'
-        # addresses.
+        # With the driver mcs, remote delegates have another DNS name; the Service itself selects proxy pods.
         await has(fleet, "cd", SERVICES, namespace, "web", lambda found: found["spec"]["selector"] == {"app": "web"})
         await known_everywhere(fleet, namespace, "web", 4, ("cd",))
         await has(fleet, "cd", SERVICE_LINKS, namespace, "web", waits_for_imports)

@@ -50,7 +50,7 @@ def is_down(link: Raw) -> bool:
 
 async def test_services_reach_other_clusters_by_skupper_and_other_namespaces(fleet: Fleet, namespace: str) -> None:
     network = Skupper(namespace, **fleet.clients)
-    # The first token expires, so that the agent requests another one.
+    # The first token is refused (404: no such claim), so that the agent requests another one.
     network.refusals = [LATE]
     async with (
         installed(list(fleet.clients.values()), KINDS),

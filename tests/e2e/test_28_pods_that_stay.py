@@ -1,4 +1,4 @@
-"""Promise 28: pods that are not elected run as they did before there were virtual nodes."""
+"""Promise 28: pods that are not elected run as in a cluster without virtual nodes."""
 
 import contextlib
 from typing import Any

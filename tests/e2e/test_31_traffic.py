@@ -68,8 +68,8 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 
 def web() -> Raw:
-    """Return pods that serve their host name, spread over regions, and delay their end until endpoints are
-    updated."""
+    """Return pods that serve their host name and spread over regions; the grace period leaves time to update
+    endpoints."""
     mounts = [{"name": "words", "mountPath": "/words"}, {"name": "hidden", "mountPath": "/hidden"}]
     password = {"name": "PASSWORD", "valueFrom": {"secretKeyRef": {"name": "words", "key": "password"}}}
     container = {

@@ -42,7 +42,7 @@ STUBBORN = ["sh", "-c", "trap : TERM; while :; do sleep 1; done"]
 
 @contextlib.asynccontextmanager
 async def unnoticed(fleet: Fleet, place: str, ingresses: dict[str, str]) -> AsyncIterator[Traffic]:
-    """Context in which clients send requests, none of which may fail."""
+    """Send requests from clients during the block, and check that none fails."""
     began = time.monotonic()
     async with traffic(fleet, place, "web", ingresses, HEADLESS) as asked:
         yield asked

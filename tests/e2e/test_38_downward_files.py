@@ -42,7 +42,7 @@ def pod(name: str) -> Raw:
 
 
 async def read(kubectl: Kubectl, name: str) -> dict[str, list[str]]:
-    """Return the lines of each file, without those that the kubelet adds."""
+    """Return the lines of each file, except annotations of the kubelet."""
     found = {}
     for file in (*WHOLE, *KEYED):
         code, text, errors = await kubectl.run("exec", name, "--", "cat", f"/info/{file}")

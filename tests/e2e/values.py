@@ -17,7 +17,7 @@ OWN_VALUES: dict[str, tuple[str, ...]] = {"cluster-name": ("clusterName",), "sch
 FEATURES = {"ac3-networks": "ac3Networks", "p2code": "p2code"}
 """Features enabled by `agent.FEATURE.enabled`, since they also need rights and CRDs."""
 LEFT_OUT = ("gateway",)
-"""Flags without a value here: their features run additional pods, enabled by parameters of `values`."""
+"""Flags that set no chart value: their features run additional pods, enabled by parameters of `values`."""
 
 
 def values(cluster: str, flags: Sequence[str], *, candidate_scheduler: bool, gateways: bool = False) -> Raw:

@@ -24,7 +24,7 @@ Start = Callable[..., Awaitable[Process]]
 _PROGRAM = "from agent.cli import main; from hack.lab.demo import run, steps; {changes}; main()"
 ONE_TARGET = "run.TARGETS = ('us',)"
 FEW_PODS = "steps.PODS, steps.SCALED = 5, 10"
-"""Changes for a cheaper demo. What it promises does not depend on the numbers of clusters and pods."""
+"""Changes for a cheaper demo. Its promises do not depend on the numbers of clusters and pods."""
 
 
 @pytest.fixture

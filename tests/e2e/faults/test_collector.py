@@ -19,7 +19,7 @@ COLLECTOR = "kube-controller-manager"
 
 @contextlib.asynccontextmanager
 async def standing_still(fleet: Fleet, cluster: str, process: str) -> AsyncIterator[None]:
-    """A process of a cluster that is stopped, and goes on afterwards."""
+    """Stop a process of a cluster with SIGSTOP during the block."""
     await fleet.sandbox.kill(cluster, process, signal.SIGSTOP)
     try:
         yield

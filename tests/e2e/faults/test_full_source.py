@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.usefixtures("processes_only"), pytest.mark.seldom]
 
 @contextlib.asynccontextmanager
 async def no_space(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """The quota of the source's etcd is used up."""
+    """Exhaust the quota of the source's etcd during the block."""
     cluster = fleet.sandbox["cd"].runner.cluster
 
     async def is_full() -> bool:
