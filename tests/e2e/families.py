@@ -43,7 +43,7 @@ def ips(pod: Raw) -> list[str]:
 
 
 async def endpoints(fleet: Fleet, namespace: str, name: str, cluster: str) -> dict[str, list[str]]:
-    """Addresses of ready endpoints of a Service by address type, sorted."""
+    """Return the addresses of a Service's ready endpoints by address type, sorted."""
     found = dict[str, list[str]]()
     for slice in await shared.slices(fleet, namespace, name, cluster):
         ready = [each for each in slice.get("endpoints") or () if each["conditions"]["ready"]]

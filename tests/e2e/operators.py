@@ -40,7 +40,7 @@ class Places(NamedTuple):
 
 @contextlib.asynccontextmanager
 async def places(fleet: Fleet) -> AsyncIterator[Places]:
-    """Context in which both namespaces exist."""
+    """Create both namespaces, and delete them at the end."""
     async with fleet.namespace() as elected, fleet.namespace((), enabled=False) as plain:
         await fleet.source.patch(NAMESPACES, elected, ELECTS)
         await elects(fleet, elected, True)
@@ -49,7 +49,7 @@ async def places(fleet: Fleet) -> AsyncIterator[Places]:
 
 @contextlib.asynccontextmanager
 async def operator(fleet: Fleet, part: Part, arguments: Sequence[str]) -> AsyncIterator[Path]:
-    """Context in which an operator and its CRDs serve the source; gives the path of its log.
+    """Install the CRDs of an operator and run it for the source; yield the path of its log.
 
     Skips the test if the operator is not built.
     """
@@ -78,7 +78,7 @@ async def _established(fleet: Fleet, name: str) -> None:
 
 @contextlib.asynccontextmanager
 async def started(fleet: Fleet, name: str, command: Sequence[str]) -> AsyncIterator[Path]:
-    """Context in which a program runs in the network of the source, with all rights; gives the path of its log."""
+    """Run a program in the network of the source, with all rights there; yield the path of its log."""
     each = fleet.sandbox[fleet.names[0]]
     log = each.directory / f"{name}.log"
     environment = process.environment(os.environ, each.runner.mark(name), str(REPOSITORY))
@@ -98,7 +98,7 @@ async def started(fleet: Fleet, name: str, command: Sequence[str]) -> AsyncItera
 
 @contextlib.asynccontextmanager
 async def artifact(fleet: Fleet, folder: Path, manifests: Mapping[str, Raw]) -> AsyncIterator[Raw]:
-    """Context in which an artifact of a Flux source is served, as source-controller would; gives `status.artifact`.
+    """Serve an artifact of a Flux source, as source-controller would; yield `status.artifact`.
 
     :param manifests: objects by the names of their files
     """

@@ -44,7 +44,7 @@ def moments(versions: Iterable[Version]) -> Iterator[Moment]:
 
 @contextlib.asynccontextmanager
 async def recording(client: Client, namespace: str, kinds: Sequence[Kind]) -> AsyncIterator[list[Version]]:
-    """Context whose list receives each new version of these kinds in a namespace."""
+    """Record each new version of these kinds in a namespace; yield the growing list."""
     versions: list[Version] = []
     begun = [await client.version(kind, namespace) for kind in kinds]
     tasks = [

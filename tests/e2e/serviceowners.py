@@ -83,7 +83,7 @@ class Applier:
 
 
 async def endpoints(client: Client, namespace: str) -> list[str]:
-    """Ready addresses of the core/v1 Endpoints of the Service, sorted; empty if there are none."""
+    """Return the ready addresses of the Service's core/v1 Endpoints, sorted; empty if it has none."""
     try:
         found = await client.get(ENDPOINTS, NAME, namespace)
     except NotFound:
@@ -93,7 +93,7 @@ async def endpoints(client: Client, namespace: str) -> list[str]:
 
 @contextlib.asynccontextmanager
 async def every_second(work: Callable[[], Awaitable[None]]) -> AsyncIterator[None]:
-    """Context in which `work` runs every second. An exception of `work` is raised at the end."""
+    """Run `work` every second during the block. An exception of `work` is raised at the end."""
 
     async def repeat() -> None:
         while True:

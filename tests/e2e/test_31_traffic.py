@@ -306,7 +306,7 @@ async def answered_at(fleet: Fleet, namespace: str, cluster: str, address: str, 
 
 
 async def test_what_is_exported_answers_at_its_clusterset_ip(fleet: Fleet, place: str) -> None:
-    """By the Multi-Cluster Services API (--mcs), though its pods are elected and all of them run in targets."""
+    """Uses the Multi-Cluster Services API (--mcs); all pods behind the Service are elected and run in targets."""
     pods = named(await ready(fleet, place, REPLICAS))
     for cluster in ("us", "eu"):
         await fleet.clients[cluster].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, place)

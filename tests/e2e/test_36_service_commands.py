@@ -46,13 +46,13 @@ async def places(fleet: Fleet) -> AsyncIterator[dict[str, str]]:
 
 
 def hello() -> Raw:
-    """A Deployment of a pod that logs a line and serves a page."""
+    """Return a Deployment of a pod that logs a line and serves a page."""
     made = manifests.deployment(HELLO, 1, terminationGracePeriodSeconds=1)
     return _with(made, ["sh", "-c", SERVES], ports=[{"containerPort": 8080}])
 
 
 def unready() -> Raw:
-    """A StatefulSet of a pod that runs and is never ready."""
+    """Return a StatefulSet of a pod that runs and is never ready."""
     made = manifests.stateful_set(UNREADY, 1)
     probe = {"exec": {"command": ["false"]}, "periodSeconds": 2}
     return _with(made, ["sleep", "100000"], readinessProbe=probe)

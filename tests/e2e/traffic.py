@@ -32,7 +32,10 @@ class Traffic:
     """Clients in the networks of clusters, each with its own backends, and the results of their requests."""
 
     def __init__(self, rate: float) -> None:
-        """:param rate: requests a second of each client"""
+        """Set the request rate.
+
+        :param rate: requests per second of each client
+        """
         self._rate = rate
         self._processes: dict[str, Process] = {}
         self._asked: Counter[str] = Counter()
