@@ -1,4 +1,4 @@
-"""Promise 40: clusters of the oldest Kubernetes that is supported and of the newest run each other's pods."""
+"""Promise 40: clusters with the oldest and the newest supported Kubernetes version run each other's pods."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Promise 41: software that owns, applies or reads a Service finds it as on a cluster without us."""
+"""Promise 41: software that owns, applies or reads a Service works as in a cluster without Flotilla."""
 
 import asyncio
 import functools
@@ -15,11 +15,11 @@ from tests.e2e.test_11_elect_by_default import stock
 
 PODS_EACH, ROLES = 2, 2
 SECONDS_OF_CONTRADICTION, MOST_WRITES = 10, 4
-"""Marks that an operator removes every second are written back that often at most."""
+"""Most writes of the agent in that time to restore annotations that an operator removes every second."""
 
 
 async def scaled(fleet: Fleet, namespace: str, replicas: int) -> None:
-    """Scale the Deployment, and wait until every cluster has that many endpoints."""
+    """Scale the Deployment and wait until every cluster has that many endpoints."""
     await fleet.source.patch(DEPLOYMENTS, NAME, {"spec": {"replicas": replicas}}, namespace)
     await shared.known_everywhere(fleet, namespace, NAME, replicas)
 
@@ -62,7 +62,7 @@ async def test_an_operator_that_removes_foreign_annotations_keeps_its_endpoints_
             versions.add((await fleet.source.get(SERVICES, NAME, namespace))["metadata"]["resourceVersion"])
             await asyncio.sleep(0.1)
         assert operator.addresses == want
-        # Each write of ours is followed by one of the operator.
+        # The operator answers each write of the agent with a write.
         assert len(versions) <= 2 * MOST_WRITES + 1
 
 
@@ -82,7 +82,8 @@ async def test_a_server_side_applier_finds_its_service_unchanged_every_second(fl
 
 
 async def discovered(fleet: Fleet, namespace: str) -> list[Labels]:
-    """Return the targets that Prometheus discovers for the Service by both roles, without what differs between pods."""
+    """Return the targets that Prometheus discovers for the Service by both roles, without values that differ
+    between pods."""
     pods = await fleet.source.list(PODS, namespace)
     endpoints = await fleet.source.get(ENDPOINTS, NAME, namespace)
     slices = await shared.slices(fleet, namespace, NAME, "cd")

@@ -1,8 +1,7 @@
-"""Promise 42: no request fails while agents are upgraded from the version that rewrote selectors, or set back to it.
+"""Promise 42: no request fails during an upgrade from the version that rewrote selectors, or a downgrade to it.
 
-Fifty requests a second on new connections, from every cluster to the Service's address there and to endpoints in the
-source's slices. Pods are replaced while some clusters have the one version and others the other.
-"""
+Every cluster sends 50 requests per second on new connections, to its own address of the Service and to
+endpoints in the source's slices. Pods are replaced while the clusters run different versions."""
 
 import asyncio
 import contextlib
@@ -33,27 +32,28 @@ pytestmark = [
 
 Raw = dict[str, Any]
 BEFORE = "572d0f93"
-"""The last commit whose agents rewrote the selector of every Service that selects proxy pods."""
+"""Last commit whose agents rewrote the selector of every Service that selects proxy pods."""
 TARGETS = ("us", "eu")
 ORDERS = {"targets first": (TARGETS, ("cd",)), "source first": (("cd",), TARGETS)}
 SERVES_ON = "mkdir /www; hostname > /www/index.html; exec httpd -f -p 8080 -h /www"
-"""Ignores SIGTERM: the version before does not pause before pods end, so that they have to serve on for a while."""
+"""Web server that ignores SIGTERM: the old version ends pods without a pause, so they have to keep serving for
+a while."""
 SECONDS_TO_SERVE_ON = 30
 
 
 class Steps:
-    """What was done when, to tell what requests that failed met with."""
+    """Log of the test's steps, which shows during which step a request failed."""
 
     def __init__(self) -> None:
         self._steps = [(time.time(), "nothing")]
 
     def now(self, step: str) -> None:
-        """Note that a step begins."""
+        """Record the start of a step."""
         print(time.strftime("%T"), step, flush=True)
         self._steps.append((time.time(), step))
 
     def failures(self, asked: Traffic) -> list[str]:
-        """Return for each request that failed its client, and the last step before it ended."""
+        """Return a line for each failed request: its client, and the last step before the request ended."""
         return [
             f"{client}: {each['ended'] - since:.1f} s after: {step}"
             for client, result in asked.results.items()
@@ -64,7 +64,7 @@ class Steps:
 
 @contextlib.asynccontextmanager
 async def no_request_fails(fleet: Fleet, namespace: str) -> AsyncIterator[tuple[Traffic, Steps]]:
-    """Context in which requests are sent; none of them may fail."""
+    """Context manager that sends requests and fails if one of them fails."""
     began, steps = time.monotonic(), Steps()
     async with traffic(fleet, namespace, "web") as asked:
         yield asked, steps
@@ -75,7 +75,7 @@ async def no_request_fails(fleet: Fleet, namespace: str) -> AsyncIterator[tuple[
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The code of the version before."""
+    """Source tree of the old version."""
     folder = tmp_path_factory.mktemp("before") / "tree"
     if not await asyncio.to_thread(trees.checkout, folder, BEFORE):
         pytest.skip(f"the history does not go back to {BEFORE}")
@@ -84,13 +84,13 @@ async def before(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace with a Deployment in both targets and its Service. Afterwards all agents are of this version."""
+    """Namespace with a Service and a Deployment in both targets. Afterwards all agents run this version again."""
     try:
         async with fleet.namespace() as namespace:
             await fleet.source.create(SERVICES, shared.service("web"), namespace)
             await fleet.source.create(DEPLOYMENTS, web(), namespace)
             pods = await in_clusters(fleet, namespace, set(TARGETS))
-            # kube-proxies that have just heard of the Service refuse its first requests, on a plain cluster, too.
+            # A kube-proxy that has just received a Service refuses its first requests, in a plain cluster, too.
             async with traffic(fleet, namespace, "web") as asked:
                 await asked.met(pods)
             yield namespace
@@ -99,13 +99,13 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 
 async def run(fleet: Fleet, sources: Path, clusters: Sequence[str]) -> None:
-    """Have agents and webhooks of these clusters run from some code, one cluster after the other."""
+    """Restart agents and webhooks of these clusters from a source tree, one cluster after the other."""
     for cluster in clusters:
         await trees.run_from(fleet.sandbox, cluster, sources)
 
 
 def web() -> Raw:
-    """Pods in both targets that serve on after SIGTERM."""
+    """Return a Deployment for both targets whose pods keep serving after SIGTERM."""
     made = webpods.web()
     template = made["spec"]["template"]
     template["metadata"]["annotations"][PREFIX + USE_CONSTRAINTS] = ""
@@ -123,7 +123,7 @@ def web() -> Raw:
 
 
 async def replaced(fleet: Fleet, namespace: str) -> set[str]:
-    """Roll the Deployment out again; return the names of its pods once there are no others."""
+    """Restart the Deployment's rollout and return the names of its pods once all of them are new."""
     old = {pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web")}
     await fleet.kubectl("cd", "-n", namespace, "rollout", "restart", "deployment/web")
 
@@ -136,27 +136,28 @@ async def replaced(fleet: Fleet, namespace: str) -> set[str]:
 
 
 async def rewritten_by_this_version(fleet: Fleet, namespace: str) -> None:
-    """Have this version rewrite selectors, as the page on upgrades says: no copy is without endpoints then."""
+    """Make this version rewrite selectors, as the page on upgrades requires, so that each copy keeps endpoints."""
     await shared.reroutes(fleet, namespace, "always")
     await shared.rerouted(fleet, namespace, "web")
     await shared.known_everywhere(fleet, namespace, "web", REPLICAS)
 
 
 async def as_this_version_wants(fleet: Fleet, namespace: str) -> None:
-    """Wait until the selector is the user's, and the source has no mirrors; nothing may be left of the one before."""
+    """Wait until the Service has the user's selector, no mirror in the source, and nothing from the old
+    version."""
     await shared.marked(fleet, namespace, "web")
     await shared.no_slices(fleet, namespace, "web", ["cd"])
     await as_a_new_one(fleet, namespace)
 
 
 async def as_the_version_before_wants(fleet: Fleet, namespace: str) -> None:
-    """Wait until the selector is the one for delegates; nothing may be left of the version after."""
+    """Wait until the selector selects delegates and nothing from the new version is left."""
     await shared.rerouted(fleet, namespace, "web")
     await as_a_new_one(fleet, namespace)
 
 
 async def as_a_new_one(fleet: Fleet, namespace: str) -> None:
-    """Wait until the Service is in every cluster like one for the same pods that this test creates now."""
+    """Wait until the Service equals a newly created one for the same pods, in every cluster."""
     await fleet.source.create(SERVICES, {**shared.service("web"), "metadata": {"name": "new"}}, namespace)
     differ: list[Raw] = []
 
@@ -175,7 +176,8 @@ async def as_a_new_one(fleet: Fleet, namespace: str) -> None:
 
 
 async def of_service(fleet: Fleet, namespace: str, name: str, cluster: str) -> Raw:
-    """Return what agents write of a Service: selector, labels and annotations, without its name and UID."""
+    """Return the fields of a Service that agents write: selector, labels, annotations, conditions. Leave out
+    name and UID."""
     uid = (await fleet.source.get(SERVICES, name, namespace))["metadata"]["uid"]
     found = await fleet.clients[cluster].get(SERVICES, name, namespace)
 

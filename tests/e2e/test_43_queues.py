@@ -1,4 +1,5 @@
-"""Promise 43: queues that gate pods do for elected pods what they do for others, in the source and in targets."""
+"""Promise 43: queues that gate pods handle elected pods as they handle plain pods, in the source and in
+targets."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -28,12 +29,12 @@ FAST = {
         }
     },
 }
-"""Constraints that the queue adds to a pod that it admits."""
+"""Constraints that the queue adds to a pod when it admits the pod."""
 
 
 @contextlib.asynccontextmanager
 async def flavoured(fleet: Fleet) -> AsyncIterator[dict[str, str]]:
-    """By cluster, the name of its only node of the flavour, whose taint keeps other pods off."""
+    """Label and taint one node per cluster with the flavour. Yields the node's name by cluster."""
     chosen: dict[str, str] = {}
     taint = {"key": FLAVOUR, "value": "fast", "effect": "NoSchedule"}
     try:
@@ -50,12 +51,12 @@ async def flavoured(fleet: Fleet) -> AsyncIterator[dict[str, str]]:
 
 
 async def scheduled(fleet: Fleet, namespace: str, name: str) -> Raw:
-    """The condition PodScheduled of a pod in the source."""
+    """Return the condition PodScheduled of a pod in the source."""
     return condition(await fleet.source.get(PODS, name, namespace), "PodScheduled")
 
 
 async def admit(fleet: Fleet, namespace: str, name: str) -> None:
-    """Write the flavour into a gated pod, then open its gate."""
+    """Add the flavour to a gated pod, then remove its gate."""
     pod = await fleet.source.get(PODS, name, namespace)
     tolerations = [*(pod["spec"].get("tolerations") or ()), *FAST["tolerations"]]
     await fleet.source.patch(PODS, name, {"spec": {**FAST, "tolerations": tolerations}}, namespace)

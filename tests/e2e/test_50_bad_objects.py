@@ -1,4 +1,4 @@
-"""Promise 50: an object that is broken, too long or nested too deep harms nobody but itself."""
+"""Promise 50: an object that is malformed, too long or too deeply nested affects no other object."""
 
 import contextlib
 import json
@@ -20,7 +20,7 @@ NESTED = 3000
 
 
 def chaperon(name: str, **spec: object) -> Raw:
-    """A PodChaperon that a source could have made."""
+    """Return a PodChaperon as a source could create it."""
     metadata = {"name": name, "labels": {LABEL_PARENT_UID: "P"}}
     spec = {"containers": [{"name": "main", "image": "busybox"}], **spec}
     return {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name, "metadata": metadata, "spec": spec}
@@ -28,7 +28,7 @@ def chaperon(name: str, **spec: object) -> Raw:
 
 @contextlib.asynccontextmanager
 async def schema_before(client: Client) -> AsyncIterator[None]:
-    """Have an API server take any spec of a PodChaperon, as it did before fields of it had types."""
+    """Make an API server accept any spec of a PodChaperon, as the CRD did before its fields had types."""
     crd = await client.get(CRDS, str(CHAPERONS))
     versions = crd["spec"]["versions"]
     older = json.loads(json.dumps(versions))
@@ -61,7 +61,7 @@ async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fle
         await us.create(CHAPERONS, chaperon("word", priority="x", schedulingGates="x"), namespace)
         deep = json.dumps(chaperon("deep", more="HERE")).replace('"HERE"', "[" * NESTED + "]" * NESTED)
         await us.session.request("POST", CHAPERONS.path(namespace), body=deep.encode())
-    # Before they are told: what comes after them is seen all the same.
+    # Objects created after the unreadable ones are processed, even before the Target reports those.
     await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 10}}, namespace)
     await fleet.running(namespace, "web", 10)
     await fleet.agree(namespace)
@@ -81,7 +81,8 @@ async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fle
 
     await fleet.until("they say so themselves", event, about=namespace)
     for name in ("deep", "number", "word"):
-        # The answer has the object, which is no easier to read for it.
+        # The response contains the unreadable object, so this sends a plain request instead of using the
+        # client's types.
         await us.session.request("DELETE", CHAPERONS.path(namespace, name))
         await fleet.gone(CHAPERONS, name, namespace, source="us")
 
@@ -96,7 +97,7 @@ async def test_chaperons_that_cannot_be_read_stop_nobody_and_are_told(fleet: Fle
 
 @pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")
 async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_comes_after_it(fleet: Fleet) -> None:
-    # Six bytes for each `<`, in a namespace that has nothing to do with other clusters.
+    # JSON escapes `<` in six bytes. The namespace is not shared with other clusters.
     us = fleet.clients["us"]
     node = (await us.list(NODES, labels=f"!{PROVIDER_KEY}"))[0]["metadata"]["name"]
 
@@ -126,7 +127,7 @@ async def test_a_pod_with_events_of_megabytes_is_read_and_hides_nothing_that_com
 
 
 CHART_LIMIT = 1 << 30
-"""Bytes of memory that the chart gives an agent."""
+"""Bytes of memory: the chart's limit for an agent."""
 
 
 @pytest.mark.full("Sends megabytes through a hostile target; client tests cover the limits.")

@@ -1,4 +1,4 @@
-"""Promise: what one target or one pod says, and nobody can use, stops nothing else, and is told of where users look."""
+"""Promise: an invalid report from one target or pod affects nothing else and is shown where users look."""
 
 import asyncio
 import contextlib
@@ -51,7 +51,7 @@ async def tells_anything(fleet: Fleet, target: str) -> AsyncIterator[None]:
 
 
 async def says(fleet: Fleet, namespace: str, target: str, status: str, message: str = "") -> None:
-    """Wait until a Target is Ready or not, with this in its message."""
+    """Wait until the condition Ready of a Target has this status and its message contains the text."""
 
     async def told() -> bool:
         ready = condition(await fleet.source.get(TARGETS, target, namespace), "Ready")
@@ -66,7 +66,7 @@ async def test_a_target_that_tells_nonsense_takes_no_pods_and_the_others_do(flee
     async with tells_anything(fleet, "eu"):
         good = await client.get(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
         for number, (patch, message) in enumerate(NONSENSE.values()):
-            # The API server may not have noticed that it takes anything now.
+            # The API server may still validate by the old CRD for a while.
             tell = functools.partial(client.patch, CLUSTER_SUMMARIES, names.SUMMARY_NAME, patch)
             await fleet.until("nonsense is told", tell)
             await says(fleet, namespace, "eu", "False", message)
@@ -142,7 +142,7 @@ LARGE = {f"example.com/{name}": "x" * (kilobytes * 1024) for name, kilobytes in 
 
 @pytest.mark.full("Tests on one API server cover the same limit.")
 async def test_annotations_that_do_not_fit_stay_behind_and_the_status_comes_home(fleet: Fleet, namespace: str) -> None:
-    # The proxy pod has it twice, for it is in the manifest, too.
+    # The proxy pod stores the annotation twice: once in its manifest annotation.
     pod = manifests.pod("web", annotations={"example.com/mine": "x" * (20 * 1024)})
     await fleet.source.create(PODS, pod, namespace)
     await fleet.running(namespace, "web", 1)
@@ -179,7 +179,7 @@ async def test_annotations_that_a_chaperon_has_no_room_for_stay_with_the_delegat
     ((cluster, delegate),) = (await fleet.delegates(namespace)).values()
     client, name = fleet.clients[cluster], delegate["metadata"]["name"]
     taken = sum(len(key) + len(value) for key, value in delegate["metadata"]["annotations"].items())
-    # The chaperon has some of its own besides, so what the pod can just have is too much there.
+    # The chaperon has annotations of its own, so an annotation that just fits into the pod is too large for it.
     fill = {"example.com/fill": "x" * (LIMIT - taken - len("example.com/fill"))}
     await client.patch(PODS, name, {"metadata": {"annotations": fill}}, namespace)
     await client.patch(PODS, name, {"status": {"conditions": [LATE]}}, namespace, sub="status", style="strategic")

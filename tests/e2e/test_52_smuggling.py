@@ -1,4 +1,5 @@
-"""Promise 52: what runs in a target is what admission saw here; what agent and webhook note, others leave alone."""
+"""Promise 52: a target runs what the source's admission checked, and users cannot change Flotilla's own
+annotations."""
 
 import contextlib
 import copy
@@ -26,7 +27,7 @@ SIDECAR = {"name": "proxy", "image": "mesh", "volumeMounts": [{"name": "identity
 
 
 def restricted(name: str, annotations: Raw | None = None, **spec: Any) -> Raw:
-    """An elected pod that passes Pod Security `restricted`."""
+    """Return an elected pod that passes Pod Security `restricted`."""
     pod = manifests.pod(name, annotations=annotations, **spec)
     pod["spec"]["securityContext"] = {
         "runAsNonRoot": True,
@@ -39,7 +40,7 @@ def restricted(name: str, annotations: Raw | None = None, **spec: Any) -> Raw:
 
 
 def smuggled(name: str) -> Raw:
-    """What its user would rather run."""
+    """Return a privileged pod that its user tries to run in a target."""
     pod = manifests.pod(name, hostPID=True, volumes=[HOST])
     (container,) = pod["spec"]["containers"]
     container |= {"securityContext": {"privileged": True}, "volumeMounts": [{"name": "host", "mountPath": "/host"}]}
@@ -47,7 +48,7 @@ def smuggled(name: str) -> Raw:
 
 
 async def restrict(fleet: Fleet, namespace: str) -> None:
-    """Have the source enforce Pod Security `restricted` in a namespace; its targets enforce nothing."""
+    """Make the source enforce Pod Security `restricted` in a namespace. Its targets enforce nothing."""
     label = {"metadata": {"labels": {"pod-security.kubernetes.io/enforce": "restricted"}}}
     await fleet.source.patch(NAMESPACES, namespace, label)
 
@@ -63,7 +64,7 @@ async def restrict(fleet: Fleet, namespace: str) -> None:
 
 
 async def delegate_of(fleet: Fleet, namespace: str, app: str) -> tuple[str, Raw]:
-    """Cluster and delegate of the one pod of an app, once it runs."""
+    """Return the cluster and the delegate of an app's only pod, once the pod runs."""
     (proxy,) = await fleet.running(namespace, app, 1)
     return (await fleet.delegates(namespace))[proxy["metadata"]["uid"]]
 
@@ -99,7 +100,7 @@ async def test_a_manifest_that_is_changed_while_the_pod_waits_brings_nothing_eit
     changed = {"metadata": {"annotations": {MANIFEST: text}}}
     with pytest.raises(Forbidden, match=r"sourcepod-manifest\] of pod a: only the agent of Flotilla changes it"):
         await fleet.source.patch(PODS, "a", changed, namespace)
-    # As where there are no policies: to them this is the agent itself.
+    # Without admission policies a user could do this, too: the policies treat this request as the agent's.
     as_agent = f"--as=system:serviceaccount:{fleet.home}:flotilla-agent"
     await fleet.kubectl("cd", as_agent, "-n", namespace, "annotate", "--overwrite", "pod", "a", f"{MANIFEST}={text}")
     await fleet.source.patch(PODS, "a", {"spec": {"schedulingGates": []}}, namespace)
@@ -108,7 +109,7 @@ async def test_a_manifest_that_is_changed_while_the_pod_waits_brings_nothing_eit
 
 
 def meshed(pod: Raw) -> Raw:
-    """With another registry for the user's images, and a sidecar that has an identity of this cluster."""
+    """Mutate a pod like a service mesh: another registry, and a sidecar with a Secret of the source."""
     made = copy.deepcopy(pod)
     spec = made["spec"]
     if any(each["name"] == SIDECAR["name"] for each in spec["containers"]):
@@ -140,7 +141,7 @@ async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_
         await fleet.source.patch(NAMESPACES, namespace, annotated)
 
         async def follows_by_namespace() -> bool:
-            """Agents see the annotation when they see it: pods until then stay as they are."""
+            """Return True once pods follow the namespace's annotation, which agents receive with a delay."""
             await fleet.source.create(PODS, manifests.pod("by-namespace"), namespace)
             _, delegate = await delegate_of(fleet, namespace, "by-namespace")
             if "proxy" in containers(delegate):
@@ -160,7 +161,8 @@ async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_
 
 
 def meshed_without_mark(pod: Raw) -> Raw:
-    """The same, and without a label of our webhook's, which thereby shows whether it has been asked again."""
+    """Mutate like `meshed` and remove a label of Flotilla's webhook: it reappears if the webhook is called
+    again."""
     made = meshed(pod)
     made["metadata"].get("labels", {}).pop(names.LABEL_HAS_FINALIZER, None)
     return made
@@ -209,7 +211,7 @@ def containers(pod: Raw) -> list[str]:
 
 
 async def nothing_was_changed_since(fleet: Fleet, namespace: str, app: str) -> None:
-    """See to it that a delegate's spec is as it was created, also after the agents have looked for changes."""
+    """Check that a delegate's spec is as created, even after the agents have compared it with the live pod."""
     await fleet.source.patch(PODS, app, {"metadata": {"labels": {"late": "yes"}}}, namespace)
 
     async def followed() -> Raw:

@@ -1,4 +1,4 @@
-"""Promise 53: nothing goes to targets that an administrator of the source did not let go, and nobody hears of it."""
+"""Promise 53: only what an administrator of the source permits reaches targets, and refusals reveal no Secret."""
 
 from typing import Any
 
@@ -34,18 +34,18 @@ TARGETS = ("us", "eu")
 
 
 async def label(fleet: Fleet, namespace: str, value: str | None) -> None:
-    """What an administrator says of a namespace."""
+    """Set a namespace's enabling label as an administrator does; None removes it."""
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"labels": {names.LABEL_ENABLED: value}}})
 
 
 async def needed(fleet: Fleet, namespace: str) -> None:
-    """What pods name."""
+    """Create the ConfigMap and the Secret that pods refer to."""
     await fleet.source.create(CONFIGMAPS, {"metadata": {"name": "words"}, "data": {"a": "1"}}, namespace)
     await fleet.source.create(SECRETS, {"metadata": {"name": "key"}, "stringData": {"a": "1"}}, namespace)
 
 
 async def waits(fleet: Fleet, namespace: str, name: str, words: str) -> None:
-    """Wait until a pod says why it waits."""
+    """Wait until a pod's condition PodScheduled contains the words."""
 
     async def told() -> bool:
         pod = await fleet.source.get(PODS, name, namespace)
@@ -55,7 +55,7 @@ async def waits(fleet: Fleet, namespace: str, name: str, words: str) -> None:
 
 
 async def in_targets(fleet: Fleet, namespace: str) -> set[str]:
-    """What of ours targets have of a namespace."""
+    """Return the objects of a namespace that the source has created in its targets."""
     found = set()
     for cluster in TARGETS:
         for kind in (CHAPERONS, PODS, CONFIGMAPS, SECRETS, SERVICES):
@@ -65,7 +65,7 @@ async def in_targets(fleet: Fleet, namespace: str) -> set[str]:
 
 
 def is_sticky(service: Raw) -> bool:
-    """Whether a Service sends a client to the same pod again."""
+    """Return True if a Service routes each client to the same pod every time."""
     return bool(service["spec"]["sessionAffinity"] == "ClientIP")
 
 

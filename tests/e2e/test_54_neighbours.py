@@ -1,4 +1,4 @@
-"""Promise 54: a target decides what pods of others may contain, and a source what a target may say."""
+"""Promise 54: a target limits what pods of sources may contain, and a source limits what a target may report."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ WARNINGS = 400
 
 
 async def test_a_pod_does_not_get_the_rights_of_a_source_by_naming_its_account(fleet: Fleet) -> None:
-    # A user of the source's namespace learns the name from any "forbidden" message, and creates such an account.
+    # Any user of the source's namespace can read the name in a "forbidden" message and create such an account.
     async with fleet.namespace(("us",)) as namespace:
         await fleet.source.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd"}}, namespace)
         ranked, reserved = manifests.pod("ranked"), manifests.pod("reserved")
@@ -40,7 +40,7 @@ async def test_a_pod_does_not_get_the_rights_of_a_source_by_naming_its_account(f
 
 
 async def allow(fleet: Fleet, namespace: str, target: str, policy: Raw | None) -> None:
-    """Give the Source of a namespace in a target a policy, and wait until the agent there has seen it."""
+    """Set the policy of a namespace's Source in a target and wait until the target's agent has observed it."""
     client = fleet.clients[target]
     generation = (await client.patch(SOURCES, "cd", {"spec": {"policy": policy}}, namespace))["metadata"]["generation"]
 
@@ -52,7 +52,7 @@ async def allow(fleet: Fleet, namespace: str, target: str, policy: Raw | None) -
 
 
 async def waits(fleet: Fleet, namespace: str, name: str, *why: str) -> None:
-    """Wait until a proxy pod says why it has no place."""
+    """Wait until a proxy pod is unscheduled and its condition contains all these texts."""
 
     async def said() -> bool:
         scheduled = condition(await fleet.source.get(PODS, name, namespace), "PodScheduled")
@@ -63,7 +63,7 @@ async def waits(fleet: Fleet, namespace: str, name: str, *why: str) -> None:
 
 
 async def where(fleet: Fleet, namespace: str, name: str) -> tuple[str, Raw]:
-    """The cluster and the delegate of a pod, once it runs."""
+    """Return the cluster and the delegate of a pod, once the pod runs."""
     (proxy,) = await fleet.running(namespace, name, 1)
     return (await fleet.delegates(namespace))[proxy["metadata"]["uid"]]
 
@@ -134,7 +134,7 @@ async def test_a_cluster_sources_policy_counts_in_all_namespaces_and_for_a_clust
 
 
 async def is_bound(fleet: Fleet, cluster: str, name: str) -> bool:
-    """Whether an agent has worked on a ClusterSource."""
+    """Return True if an agent has set a ClusterSource Ready."""
     found = await fleet.clients[cluster].get(CLUSTER_SOURCES, name)
     return bool(condition(found, "Ready").get("status") == "True")
 
@@ -165,13 +165,13 @@ async def test_an_image_that_a_policy_does_not_allow_stays_away_from_a_running_p
 
 
 async def change(fleet: Fleet, namespace: str, image: str) -> None:
-    """Give the container of pod web another image."""
+    """Change the image of the container of pod `web`."""
     containers = [{"name": "main", "image": image}]
     await fleet.source.patch(PODS, "web", {"spec": {"containers": containers}}, namespace, style="strategic")
 
 
 def ranges(fleet: Fleet, target: str) -> list[str]:
-    """Where addresses of a target's pods are."""
+    """Return the address ranges of a target's pods."""
     (plan,) = (each for each in fleet.sandbox.plan.clusters if each.name == target)
     return [*plan.fake_pod_ranges, *plan.pod_ranges]
 
@@ -262,7 +262,7 @@ async def test_a_target_with_more_warnings_than_its_allowance_is_cut_short(fleet
 
 
 async def warn(fleet: Fleet, pod: Raw, number: int) -> None:
-    """A Warning about a delegate in us."""
+    """Create a Warning event about a delegate in `us`."""
     metadata = pod["metadata"]
     about = {field: metadata[field] for field in ("name", "namespace", "uid")}
     event = {

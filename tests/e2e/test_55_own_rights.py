@@ -1,4 +1,4 @@
-"""Promise 55: whoever has an agent's account changes nodes, namespaces and Secrets only as the agent itself does."""
+"""Promise 55: a stolen agent account can change nodes, namespaces and Secrets only as the agent itself does."""
 
 import base64
 from collections.abc import AsyncIterator, Awaitable
@@ -23,16 +23,16 @@ LEVEL = "pod-security.kubernetes.io/enforce"
 FOREIGN = "example.test/kept"
 ADMIRALTYS = f"{names.PREFIX}somebody"
 OTHER = {"config": base64.b64encode(b'{"clusters": [], "users": []}').decode()}
-"""Another kubeconfig."""
+"""Data of a Secret with another kubeconfig."""
 
 
 class Taken(Session):
-    """An administrator who asks as the agent's account, for requests that change nothing for good."""
+    """Session of an administrator who impersonates the agent's account. Requests are dry runs."""
 
     user = ""
 
     async def try_to(self, method: str, kind: Kind, path: tuple[str | None, str | None, str], body: Raw | None) -> None:
-        """One request. Raises KubeError."""
+        """Send one dry-run request. Raises KubeError."""
         namespace, name, sub = path
         await self.request(
             method,
@@ -51,7 +51,7 @@ class Taken(Session):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def agent(fleet: Fleet) -> AsyncIterator[Taken]:
-    """The agent of the source, in other hands."""
+    """Session with the rights of the source's agent, as for an attacker who has its account."""
     async with Taken(config.load(str(fleet.sandbox["cd"].kubeconfig))) as session:
         session.user = f"system:serviceaccount:{fleet.home}:flotilla-agent"
         yield session
@@ -59,7 +59,7 @@ async def agent(fleet: Fleet) -> AsyncIterator[Taken]:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def marked(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """The Secret of a target, once the agent has marked it."""
+    """Name of a target's Secret, once the agent has labelled it and added its finalizer."""
 
     async def is_marked() -> bool:
         metadata = (await fleet.source.get(SECRETS, "us", namespace))["metadata"]
@@ -71,12 +71,12 @@ async def marked(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 
 
 def encoded(text: str) -> str:
-    """As Secrets hold it."""
+    """Return text in base64, the encoding of Secrets."""
     return base64.b64encode(text.encode()).decode()
 
 
 async def refused(said: str, asking: Awaitable[None]) -> None:
-    """See that a policy about agents says no for this reason."""
+    """Check that a policy about agents denies the request for this reason."""
     with pytest.raises(Forbidden) as caught:
         await asking
     assert said in caught.value.message
@@ -193,14 +193,14 @@ async def test_no_namespaces_but_those_of_managed_clusters(fleet: Fleet, agent: 
     ],
 )
 async def test_no_content_of_secrets_of_others_types(fleet: Fleet, namespace: str, agent: Taken, kind: str) -> None:
-    # As much as a Secret may hold is not too much for the policy.
+    # The policy has to handle a Secret of almost the maximum size, 1 MiB.
     data = {"tls.crt": encoded("clusters: []"), "tls.key": encoded("x" * 1024 * 1000)}
     metadata = {"name": "theirs", "labels": MARK, "annotations": {"kubernetes.io/service-account.name": "default"}}
     await fleet.source.create(SECRETS, {"metadata": metadata, "type": kind, "data": data}, namespace)
     said = f"data[tls.crt] of secret {namespace}/theirs: the agent of Flotilla changes nothing in those of type {kind}"
     changed = {"data": {"tls.crt": encoded("clusters: 1")}}
     await refused(said, agent.patch(SECRETS, "theirs", changed, namespace))
-    # Admiralty's agent, here before, has put finalizers on such Secrets.
+    # Admiralty's agent, Flotilla's predecessor, put finalizers on such Secrets.
     held = {"metadata": {"finalizers": [FOREIGN, ADMIRALTYS]}}
     await fleet.source.patch(SECRETS, "theirs", held, namespace)
     try:

@@ -1,13 +1,12 @@
-"""Promise 56: what a hostile source and a hostile target do all at once takes at most half of others' pods a second.
+"""Promise 56: a hostile source and a hostile target together at most halve the rate at which other pods start.
 
-The target sends what a link of 100 Mbit/s carries, of which the agent takes what its limits let it. The other attacks
-come a few times a second: each costs an API server more than our agents, and these have limits of their own.
+The target sends as much as a link of 100 Mbit/s carries, and the agent reads as much as its limits permit. The
+other attacks run a few times per second. Each costs an API server more than Flotilla's agents, and API servers
+have limits of their own.
 
-Pods are started as fast as they can be, which takes all of a small machine: API servers, etcd and the attackers share
-it with agents and webhooks here, as they would not elsewhere, so the attackers' own work counts against us, too. On a
-machine that is busy with other tests besides, agents wait for a processor far longer than they work, and the rate
-falls further for that alone: so no other test runs beside this one.
-"""
+Pods start as fast as possible, which uses all of a small machine. API servers, etcd and attackers share it with
+agents and webhooks, unlike in production, so the attackers' own work lowers the rate, too. On a busy machine
+agents wait for a processor far longer than they work, so no other test runs at the same time."""
 
 import asyncio
 import contextlib
@@ -37,11 +36,11 @@ TOLD = {
     *("events", "summaries", "resourcequotas", "configmaps", "secrets", "leases", "version"),
     *("watch podchaperons", "watch clustersummaries", "watch resourcequotas"),
 }
-"""What the hostile target is asked for and answers as no API server does."""
+"""Requests to the hostile target that it has to answer, each with data that no API server sends."""
 
 
 async def rate(fleet: Fleet, namespace: str, seconds: float) -> float:
-    """Pods that start a second, batch after batch, while those of the batches before go."""
+    """Return the pods that start per second. Pods of the previous batch are deleted during the next one."""
     began, count = time.monotonic(), 0
     while (took := time.monotonic() - began) < seconds:
         app = f"batch-{began:.0f}-{count}"
@@ -56,13 +55,14 @@ async def rate(fleet: Fleet, namespace: str, seconds: float) -> float:
 
 
 class Costs:
-    """What those who serve others use from now on: seconds of CPU, and memory at its peak in KiB."""
+    """CPU seconds and peak memory in KiB of agents and webhooks since this object was created."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self._pids = self._find()
         for pid in self._pids.values():
-            # Peaks count from now on (proc(5)): what is over at the next look counts for a limit of memory, too.
+            # Writing 5 resets the peak of resident memory (proc(5)), so `peak` covers only the time from now
+            # on.
             Path(f"/proc/{pid}/clear_refs").write_text("5")
         self._before = self._look()
         self._machine = procfs.machine()
@@ -75,7 +75,7 @@ class Costs:
         return f"{', '.join(told)}; the machine {procfs.machine() - self._machine:.1f} s"
 
     def memory(self) -> dict[tuple[str, str], int]:
-        """Peaks, of processes that are the same as in the beginning."""
+        """Return the peak memory in KiB of each process. Fails if a process has been restarted."""
         assert self._find() == self._pids, "somebody has been started again"
         return {each: used.peak for each, used in self._look().items()}
 
@@ -89,14 +89,14 @@ class Costs:
 
 
 def limits() -> dict[str, int]:
-    """Bytes of memory that the chart gives an agent and a webhook."""
+    """Return the chart's memory limits in bytes for an agent and a webhook."""
     values = yaml.safe_load((helm.CHART / "values.yaml").read_text())
     return {name: Quantity.of(values[name]["resources"]["limits"]["memory"]).value for name in ("agent", "webhook")}
 
 
 @contextlib.asynccontextmanager
 async def hostile_target(fleet: Fleet, namespace: str) -> AsyncIterator[Hostile]:
-    """A Target whose API server is none, until the end."""
+    """Create a Target whose API server is a hostile program, and remove it at the end."""
     gateway = fleet.sandbox.plan.host_address
     owner = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     async with Hostile.started(gateway, namespace, BANDWIDTH, owner) as hostile:

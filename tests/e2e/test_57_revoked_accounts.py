@@ -1,4 +1,4 @@
-"""Promise 57: once a Source's account is deleted, no pod that runs as it gets tokens of the next one (real nodes)."""
+"""Promise 57: after a Source's account is deleted, its pods get no token of the recreated account (real nodes)."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -26,7 +26,7 @@ ROLES = Roles("multicluster-scheduler-source", "multicluster-scheduler-cluster-s
 
 
 async def bound_before(fleet: Fleet, namespace: str) -> None:
-    """Leave in us what an agent of before left: a Source with its rights, whose account a delegate runs as."""
+    """Create in `us` what an older agent left: a bound Source, and a delegate that runs as its account."""
     us = fleet.clients["us"]
     await us.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd"}}, namespace)
     container = {"name": "main", "image": IMAGE, "imagePullPolicy": "Never", "command": ["sleep", "100000"]}
@@ -45,7 +45,7 @@ async def bound_before(fleet: Fleet, namespace: str) -> None:
 
 
 async def ready(fleet: Fleet, namespace: str) -> None:
-    """Wait until the Source reports that it has its rights."""
+    """Wait until the Source is Ready with reason Bound."""
 
     async def bound() -> bool:
         found = condition(await fleet.clients["us"].get(SOURCES, "cd", namespace), "Ready")
@@ -56,7 +56,8 @@ async def ready(fleet: Fleet, namespace: str) -> None:
 
 @contextlib.asynccontextmanager
 async def without_remains(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace without targets, from which all that the test made in us is deleted, also after a failure."""
+    """Yield a namespace without targets. Afterwards delete the test's objects from `us`, even if the test
+    failed."""
     us = fleet.clients["us"]
     async with fleet.namespace(()) as namespace:
         try:
@@ -68,7 +69,7 @@ async def without_remains(fleet: Fleet) -> AsyncIterator[str]:
 
 
 async def token_for(kubelet: Client, namespace: str, pod: Raw) -> str:
-    """A new token for a pod's volume, as its kubelet requests it."""
+    """Request a new token for a pod's volume, as the kubelet does."""
     bound = {"apiVersion": "v1", "kind": "Pod", "name": pod["metadata"]["name"], "uid": pod["metadata"]["uid"]}
     request = {"metadata": {"name": "cd"}, "spec": {"boundObjectRef": bound, "expirationSeconds": 3607}}
     return str((await kubelet.create(SERVICE_ACCOUNTS, request, namespace, sub="token"))["status"]["token"])

@@ -1,4 +1,4 @@
-"""Promise 57: a source may do what its Source allows, in no namespace of the cluster's own, and no token lasts."""
+"""Promise 57: a source has the rights that its Source allows, none in system namespaces, and no lasting token."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ NEEDS = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "da
 
 
 async def may(client: Client, user: str, namespace: str, grant: Grant) -> bool:
-    """What an API server says of a user's right."""
+    """Return True if a SubjectAccessReview allows the grant to a user."""
     attributes = {
         "group": grant.kind.group,
         "resource": grant.kind.plural,
@@ -52,13 +52,13 @@ async def may(client: Client, user: str, namespace: str, grant: Grant) -> bool:
 
 
 async def granted(client: Client, user: str, namespace: str) -> set[Grant]:
-    """All that a source may do of what there is to grant."""
+    """Return all grants that a source has."""
     answers = await asyncio.gather(*(may(client, user, namespace, grant) for grant in EVERYTHING))
     return {grant for grant, yes in zip(EVERYTHING, answers, strict=True) if yes}
 
 
 def client_of(fleet: Fleet, cluster: str, name: str, token: str) -> Client:
-    """A client with a token."""
+    """Return a client that authenticates with a token."""
     authority = (fleet.sandbox.directory / cluster / "pki" / "ca.crt").read_bytes()
     path = fleet.sandbox.directory / f"{name}.kubeconfig"
     path.write_text(kubeconfig.render(cluster, fleet.sandbox[cluster].server, authority, token=token))
@@ -66,7 +66,7 @@ def client_of(fleet: Fleet, cluster: str, name: str, token: str) -> Client:
 
 
 async def allow(fleet: Fleet, namespace: str, *features: str) -> None:
-    """What the target's administrator says."""
+    """Set the features that the target's administrator allows the source."""
     await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": list(features)}}, namespace)
 
 
@@ -155,7 +155,7 @@ async def test_a_cluster_source_writes_nothing_where_the_cluster_itself_lives(fl
                 assert (await source.get(CONFIGMAPS, "words", cluster_own))["data"] == {"a": "1"}
                 label = {"metadata": {"labels": {names.LABEL_PARENT_UID: "1"}}}
                 await us.patch(CONFIGMAPS, "words", label, cluster_own)
-                # What it has brought there before may go.
+                # The source may still delete copies that it created in that namespace before.
                 await source.delete(CONFIGMAPS, "words", cluster_own)
             finally:
                 with contextlib.suppress(NotFound):
@@ -213,7 +213,7 @@ async def test_all_tokens_of_a_source_are_void_when_its_account_is_deleted(fleet
 
         await fleet.until("there is an account again", is_new, about=namespace)
         assert await is_void()
-        # Another token of it is all that is needed: its rights have stayed.
+        # The account's rights persist; a new token is enough.
         await fleet.join(namespace, "us")
         await fleet.source.create(PODS, manifests.pod("web"), namespace)
         await fleet.running(namespace, "web", 1)
@@ -223,7 +223,7 @@ async def test_all_tokens_of_a_source_are_void_when_its_account_is_deleted(fleet
 
 @pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_no_policy_passes_what_it_cannot_evaluate(fleet: Fleet) -> None:
-    # What is let pass because a policy has a mistake is counted as an error, and seen nowhere else.
+    # The API server only counts requests that a faulty policy lets pass, in a metric with an error type.
     counted = []
     for cluster, client in fleet.clients.items():
         for policy in await client.list(POLICIES):

@@ -1,6 +1,6 @@
-"""Promise 58: a Target whose kubeconfig comes to lead to another cluster loses no pod and no volume before a person
-says so, and goes on as if nothing had been when the right kubeconfig is back.
-"""
+"""Promise 58: a kubeconfig that points to another cluster costs no pod and no volume until a person accepts it.
+
+With the right kubeconfig the Target continues as before."""
 
 import pytest
 
@@ -26,7 +26,7 @@ async def uid_of(fleet: Fleet, cluster: str) -> str:
 
 
 async def everything(fleet: Fleet, namespace: str) -> dict[str, tuple[str, str]]:
-    """Of each proxy pod that runs, cluster and UID of its delegate."""
+    """Return cluster and delegate UID by the UID of each running proxy pod."""
     await fleet.running(namespace, "web", REPLICAS)
     found = await fleet.delegates(namespace)
     return {uid: (cluster, delegate["metadata"]["uid"]) for uid, (cluster, delegate) in found.items()}
@@ -37,7 +37,7 @@ async def is_wrong(fleet: Fleet, namespace: str) -> bool:
 
 
 async def waits(fleet: Fleet, namespace: str) -> bool:
-    """Whether the pod `late` says that it waits for the target's own cluster."""
+    """Return True if pod `late` reports that it waits for the target's own cluster."""
     pods = await fleet.pods(namespace, "late")
     told = [find_condition(pod["status"].get("conditions"), "PodScheduled") or {} for pod in pods]
     return bool(told) and all("the kubeconfig leads to cluster" in each.get("message", "") for each in told)
@@ -74,7 +74,7 @@ async def test_pods_and_volumes_outlast_the_kubeconfig_of_another_cluster_until_
         assert again["metadata"]["uid"] == data["metadata"]["uid"]
         fleet.census.check(namespace, at_most=REPLICAS + 1)
 
-        # The old cluster is gone for good, somebody says.
+        # The user declares the old cluster lost.
         await rotate(fleet, namespace, "us", eu)
         await fleet.until("the other cluster is noticed again", lambda: is_wrong(fleet, namespace), about=namespace)
         annotations = {names.SHORT_PREFIX + names.ACCEPT_CLUSTER: await uid_of(fleet, "eu")}
@@ -87,7 +87,7 @@ async def test_pods_and_volumes_outlast_the_kubeconfig_of_another_cluster_until_
         await fleet.until("all pods are new ones", replaced, about=namespace)
         after = await everything(fleet, namespace)
         assert {cluster for uid, (cluster, _) in after.items() if uid not in left} == {"eu"}
-        # Nobody but that cluster's administrator ends what ran there.
+        # Only an administrator of the old cluster ends its pods.
         assert left.items() <= after.items()
         for chaperon in await fleet.clients["us"].list(CHAPERONS, namespace):
             await fleet.clients["us"].delete(CHAPERONS, chaperon["metadata"]["name"], namespace)

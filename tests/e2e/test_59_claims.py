@@ -1,4 +1,5 @@
-"""Promise 59: whoever waits for a claim, as Helm does, goes on once its volume is in a target."""
+"""Promise 59: a tool that waits for a claim, such as Helm, continues once the claim's volume exists in a
+target."""
 
 import asyncio
 import functools
@@ -25,7 +26,8 @@ HEADLESS = {**SERVICE, "spec": {"clusterIP": "None", "selector": {"app": "db"}, 
 
 
 def chart(directory: Path, storage_class: str) -> Path:
-    """A stock chart: a database with a volume for each replica, and a cache with a claim of its own."""
+    """Write a plain Helm chart: a database with a volume per replica, and a cache with a claim. Return its
+    folder."""
     spec = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
     spec["storageClassName"] = storage_class
     db = stock(manifests.stateful_set("db", 2))
