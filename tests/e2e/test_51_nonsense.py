@@ -31,10 +31,9 @@ NONSENSE = {
 
 @contextlib.asynccontextmanager
 async def tells_anything(fleet: Fleet, target: str) -> AsyncIterator[None]:
-    """A target whose API server takes any ClusterSummary, and that says nothing of its agent, as one that is hostile.
+    """Stop a target's agent and make its API server accept any ClusterSummary, like a hostile target.
 
-    In the end its own agent tells of its nodes again.
-    """
+    Afterwards restore the CRD and start the agent, which publishes its nodes again."""
     client = fleet.clients[target]
     await fleet.sandbox.stop(target, "agent")
     try:

@@ -1,4 +1,4 @@
-"""Promise 60: manifests as people write them come out alike, plain and where they are elected by default."""
+"""Promise 60: manifests written for one cluster give the same result in a plain and in an electing namespace."""
 
 import asyncio
 import contextlib
@@ -28,7 +28,7 @@ COVERS_MOST = "three-tiers.yaml"
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def ground(fleet: Fleet) -> AsyncIterator[Ground]:
-    """The source and a target of this fleet; its other cluster is the plain one."""
+    """The fleet's source and one of its targets; the other target serves as the plain cluster."""
     clusters = {"source": "cd", "targets": ("us",), "plain": "eu"}
     async with ground_of(fleet.sandbox, fleet.clients, **clusters, home=fleet.home) as ground:
         yield ground
@@ -39,7 +39,7 @@ def told(result: Result) -> None:
 
 
 async def compared(ground: Ground, files: list[File]) -> None:
-    """Apply manifests, several side by side, and see what differs of which nobody has said why."""
+    """Apply manifests, several at a time, and fail on each difference that EXPECTED does not explain."""
     results = await run(ground, files, told, side_by_side=SIDE_BY_SIDE)
     assert report.unexpected(results, EXPECTED) == [], "\n".join(report.table(results, EXPECTED))
 
@@ -80,7 +80,7 @@ spec: {ports: [{port: 80}]}
 
 
 async def write_on(ground: Ground, namespace: str) -> None:
-    """Write one Service again and again, and the core/v1 Endpoints of another one, both in the source alone."""
+    """Update one Service repeatedly and create core/v1 Endpoints for another, in the source only."""
     client = ground.source.client
     made = {"metadata": {"name": "by-hand"}, "subsets": [{"addresses": [{"ip": "192.0.2.1"}], "ports": [{"port": 80}]}]}
     for number in itertools.count():

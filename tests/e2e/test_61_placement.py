@@ -1,4 +1,4 @@
-"""Promise 61: pods go where the Placement that they follow decides, which is evaluated here."""
+"""Promise 61: pods run in the clusters that their Placement decides; the agent evaluates the Placement."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -36,13 +36,13 @@ Raw = dict[str, Any]
 
 REPLICAS = 12
 CLUSTERS = {"cd": LOCAL_CLUSTER, "us": "us", "eu": "eu"}
-"""Clusters of the fleet to their ManagedClusters."""
+"""ManagedCluster by the fleet's cluster."""
 MAINTENANCE = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00:00:00Z"}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def placing(fleet: Fleet, namespace: str) -> str:
-    """A namespace with three targets, to which all clusters are bound."""
+    """Namespace with three targets and a binding to the ManagedClusterSet of all clusters."""
     await install(fleet.source)
     await apply(fleet.source, TARGETS, manifests.ours("Target", "cd", namespace, {"self": True}))
     await fleet.ready(namespace, "cd")
@@ -58,31 +58,31 @@ async def placing(fleet: Fleet, namespace: str) -> str:
 
 
 async def create(fleet: Fleet, namespace: str, kind: Kind, name: str, **spec: Any) -> None:
-    """An object of Open Cluster Management."""
+    """Create an object of Open Cluster Management."""
     await fleet.source.create(kind, object_of(kind, name, namespace, spec=spec))
 
 
 async def decided(fleet: Fleet, namespace: str, name: str) -> set[str]:
-    """The clusters that a Placement has decided for."""
+    """Return the clusters in a Placement's decisions."""
     decisions = await fleet.source.list(PLACEMENT_DECISIONS, namespace, labels=f"{LABEL_PLACEMENT}={name}")
     return {each["clusterName"] for one in decisions for each in one.get("status", {}).get("decisions") or ()}
 
 
 async def deploy(fleet: Fleet, namespace: str, name: str, replicas: int) -> None:
-    """A Deployment whose pods follow the Placement of its name."""
+    """Create a Deployment whose pods follow the Placement of the same name."""
     deployment = manifests.deployment(name, replicas)
     deployment["spec"]["template"]["metadata"]["annotations"][SHORT_PREFIX + PLACEMENT] = name
     await fleet.source.create(DEPLOYMENTS, deployment, namespace)
 
 
 async def where(fleet: Fleet, namespace: str) -> dict[str, str]:
-    """The ManagedCluster in which each delegate is, by the UID of its proxy pod."""
+    """Return the ManagedCluster of each delegate by the UID of its proxy pod."""
     return {uid: CLUSTERS[cluster] for uid, (cluster, _) in (await fleet.delegates(namespace)).items()}
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def fourth(fleet: Fleet, placing: str) -> AsyncIterator[str]:
-    """A ManagedCluster that somebody else has written, whose name is the last: no Target leads there."""
+    """ManagedCluster of another owner, last in the order of names. No Target represents it."""
     name = f"zz-{placing}"
     await fleet.source.create(MANAGED_CLUSTERS, object_of(MANAGED_CLUSTERS, name, spec={"hubAcceptsClient": True}))
     yield name
@@ -124,7 +124,7 @@ async def test_a_deployment_runs_where_its_placement_decides_and_what_runs_stays
 
 
 async def has_all(fleet: Fleet, namespace: str, fourth: str) -> bool:
-    """Whether the Placement any has decided for all clusters."""
+    """Return True if the Placement `any` has decided for all clusters."""
     return await decided(fleet, namespace, "any") == {*CLUSTERS.values(), fourth}
 
 

@@ -1,8 +1,7 @@
-"""Promise 62: whatever has pods end, no request is lost, on real containers that end at once when they are told to.
+"""Promise 62: no request is lost when pods end for any reason. Real containers, which end at once on SIGTERM.
 
-Fifty requests a second on new connections, by the ways that `traffic` names, with a history of every state of the
-Deployment.
-"""
+The clients send 50 requests per second on new connections, by the ways that `traffic` lists. A history records
+every state of the Deployment."""
 
 import contextlib
 import time
@@ -27,7 +26,7 @@ long = pytest.mark.timeout(1500)
 
 
 def kept(found: History, asked: Traffic, began: float, *, surge: int) -> None:
-    """Nobody has noticed anything."""
+    """Check that no request failed and that the number of pods stayed in its limits."""
     asked.none_failed(time.monotonic() - began)
     assert min(found.available) >= REPLICAS, f"fewer were available: {found.available}"
     assert max(found.pods) <= REPLICAS + surge, f"there were more pods: {found.pods}"
@@ -52,7 +51,7 @@ async def test_a_deployment_moves_by_one_annotation_and_nobody_notices(
 
 @long
 async def test_a_stateful_set_moves_pod_by_pod_and_no_request_is_lost(fleet: Fleet) -> None:
-    """It cannot have a pod more: each is evicted."""
+    """A StatefulSet cannot surge, so each pod is evicted."""
     made = web(replicas=3)
     del made["spec"]["strategy"]
     async with fleet.namespace() as namespace:
@@ -81,7 +80,7 @@ async def test_targets_are_retired_and_drained_and_a_single_replica_with_a_budge
     await fleet.source.create(BUDGETS, {"metadata": {"name": "one"}, "spec": budget}, place)
     await in_clusters(fleet, place, {"eu"}, 1, app="one")
     await in_clusters(fleet, place, {"eu"})
-    # To where they are, too: nothing moves for that.
+    # Listing the current target as well moves no pod.
     await say(fleet, place, {TARGETS: "us,eu"})
     async with unnoticed(fleet, place, ingresses):
         await retire(fleet, place, "eu", "true")
@@ -100,14 +99,14 @@ async def test_targets_are_retired_and_drained_and_a_single_replica_with_a_budge
 
 
 async def all_in(fleet: Fleet, place: str, cluster: str) -> None:
-    """Wait until both Deployments are in a cluster."""
+    """Wait until both Deployments run in a cluster."""
     await in_clusters(fleet, place, {cluster})
     await in_clusters(fleet, place, {cluster}, 1, app="one")
 
 
 @contextlib.asynccontextmanager
 async def unnoticed(fleet: Fleet, place: str, ingresses: dict[str, str]) -> AsyncIterator[None]:
-    """Whatever becomes of a target meanwhile, no request fails and no Deployment has fewer pods."""
+    """Context manager that checks that no request fails and no Deployment has fewer available pods."""
     began = time.monotonic()
     async with (
         traffic(fleet, place, "web", ingresses, HEADLESS) as asked,
@@ -141,5 +140,5 @@ async def test_a_rolling_update_with_a_shutdown_delay_loses_no_request(
         after = await rolled_out(fleet, place)
         await asked.met(after)
     assert not before & after
-    # Each ReplicaSet has a turn of its own: that the new one is a pod ahead is not ours.
+    # Each ReplicaSet surges separately: the Deployment controller, too, starts the new one with an extra pod.
     kept(found, asked, began, surge=2 * SURGE)

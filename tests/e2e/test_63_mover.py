@@ -1,4 +1,5 @@
-"""Promise 63: pods leave a target by one annotation; a Deployment never has fewer than it wants meanwhile."""
+"""Promise 63: pods leave a target after one annotation; meanwhile a Deployment never has fewer pods than it
+wants."""
 
 import asyncio
 import contextlib
@@ -28,12 +29,13 @@ REPLICAS = 4
 SURGE = 1
 LEFT_OVER = (moves.ANNOTATION_REPLACES, *moves.MARKS)
 IGNORED = {"onPodConditions": [{"type": "DisruptionTarget", "status": "True"}], "action": "Ignore"}
-"""Rule of a Job's failure policy: a pod that was disrupted is no failure."""
+"""Rule of a Job's failure policy: a disrupted pod does not count as failed."""
 
 
 @dataclass
 class History:
-    """Every state that a watch has told: of pods how many there were, and how many were ready."""
+    """Extremes over every state that a watch reports: the most pods, the fewest ready pods, the available
+    counts."""
 
     most: int = 0
     fewest_ready: int = 10**6
@@ -42,11 +44,11 @@ class History:
     _now: dict[str, Object] = field(default_factory=dict)
 
     def begin(self, pods: Iterable[Object]) -> None:
-        """What there is when it begins."""
+        """Record the pods that exist at the start."""
         self._now = {pod.uid: pod for pod in pods}
 
     def pod(self, old: Object | None, new: Object | None) -> None:
-        """A pod has changed."""
+        """Record a change of a pod."""
         pod = new or old
         assert pod is not None
         if new is None or new.deleting:
@@ -60,14 +62,14 @@ class History:
         assert len(named) == len(set(named))
 
     def replica_set(self, old: Object | None, new: Object | None) -> None:
-        """Its controller has counted."""
+        """Record the available replicas that the ReplicaSet controller reports."""
         if new is not None:
             self.available.append((new.decode().get("status") or {}).get("availableReplicas") or 0)
 
 
 @contextlib.asynccontextmanager
 async def watched(fleet: Fleet, namespace: str) -> AsyncIterator[History]:
-    """All that happens to pods and ReplicaSets of a namespace, from now on."""
+    """Record all changes of pods and ReplicaSets in a namespace from now on."""
     history = History()
     pods, sets = (Informer(fleet.source, kind, namespace) for kind in (PODS, REPLICASETS))
     running = [asyncio.ensure_future(each.run()) for each in (pods, sets)]
@@ -85,14 +87,15 @@ async def watched(fleet: Fleet, namespace: str) -> AsyncIterator[History]:
 
 
 async def send(fleet: Fleet, namespace: str, targets: str | None) -> None:
-    """Say where the pods of a namespace may be."""
+    """Set the targets annotation of a namespace; None removes it."""
     marks = {SHORT_PREFIX + "targets": targets}
     await fleet.source.patch(NAMESPACES, namespace, {"metadata": {"annotations": marks}})
 
 
 @contextlib.asynccontextmanager
 async def withdrawn_first(fleet: Fleet, namespace: str, target: str) -> AsyncIterator[set[str]]:
-    """Names of the delegates of a target that have ended, each after it lost the label by which Services select it."""
+    """Names of a target's ended delegates. Each has to lose the label by which Services select it before it
+    ends."""
     ended: set[str] = set()
     serving: set[str] = set()
 
@@ -116,7 +119,7 @@ async def withdrawn_first(fleet: Fleet, namespace: str, target: str) -> AsyncIte
 
 
 async def deploy(fleet: Fleet, namespace: str, replicas: int = REPLICAS, **more: Any) -> Raw:
-    """A Deployment behind a Service, all in eu."""
+    """Create a Deployment and its Service in `eu`. Return its ReplicaSet."""
     await send(fleet, namespace, "eu")
     made = manifests.deployment("web", replicas)
     made["spec"] |= more
@@ -127,7 +130,7 @@ async def deploy(fleet: Fleet, namespace: str, replicas: int = REPLICAS, **more:
 
 
 async def counted(fleet: Fleet, namespace: str, replicas: int) -> Raw:
-    """The only ReplicaSet, once its controller has counted its ready pods."""
+    """Return the only ReplicaSet, once its controller has counted its ready pods."""
 
     async def full() -> Raw:
         (found,) = await fleet.source.list(REPLICASETS, namespace)
@@ -137,7 +140,7 @@ async def counted(fleet: Fleet, namespace: str, replicas: int) -> Raw:
 
 
 async def in_target(fleet: Fleet, namespace: str, target: str, count: int, app: str = "web") -> list[Raw]:
-    """The pods of an application once they all run in a target, and nothing is left of a move."""
+    """Wait until all pods of an application run in a target and no move is in progress. Return the pods."""
 
     async def there() -> list[Raw]:
         pods = await fleet.pods(namespace, app)
@@ -154,7 +157,7 @@ async def in_target(fleet: Fleet, namespace: str, target: str, count: int, app: 
 
 
 async def told(fleet: Fleet, namespace: str, reason: str, count: int = 1, app: str = "web") -> list[Raw]:
-    """The pods that say for this reason why they are not where they should be."""
+    """Wait until `count` pods have this reason in the condition that explains a wrong place. Return them."""
 
     async def found() -> list[Raw]:
         pods = await fleet.pods(namespace, app)
@@ -314,7 +317,7 @@ async def test_where_a_policy_refuses_replacements_pods_are_evicted(fleet: Fleet
 
 @contextlib.asynccontextmanager
 async def refused_by_policy(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """Admit no replacement in a namespace."""
+    """Deny replacements in a namespace with a ValidatingAdmissionPolicy."""
     key = moves.ANNOTATION_REPLACES
     allowed = f"!has(object.metadata.annotations) || !('{key}' in object.metadata.annotations)"
     probe = manifests.pod("probe", elect=None, annotations={key: "x"})
@@ -365,7 +368,7 @@ async def test_a_paused_deployment_keeps_its_pods_where_they_are(fleet: Fleet, n
 
 
 CELLS = Kind("example.org", "v1", "cells", "Cell")
-"""A kind of which the agent knows nothing."""
+"""Kind that the agent does not support."""
 DEFINITIONS = Kind(
     "apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", namespaced=False
 )
@@ -379,7 +382,7 @@ async def cell_of(fleet: Fleet, namespace: str, name: str) -> Raw:
 
 @contextlib.asynccontextmanager
 async def cell(fleet: Fleet, namespace: str) -> AsyncIterator[Raw]:
-    """An owner reference to a Cell, whose operator is the test."""
+    """Owner reference to a Cell; the test is its operator."""
     name = f"{CELLS.plural}.{CELLS.group}"
     version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": {"type": "object"}}}
     spec = {
@@ -403,7 +406,7 @@ async def cell(fleet: Fleet, namespace: str) -> AsyncIterator[Raw]:
 
 
 async def make(fleet: Fleet, namespace: str, owner: Raw, name: str, app: str = "web", **spec: Any) -> None:
-    """The operator of Cells makes a pod."""
+    """Create a pod as the operator of Cells does."""
     made = manifests.pod(name, annotations={"sandbox.flotilla/runs-for": "1h"}, **spec)
     made["metadata"] |= {"labels": {"app": app}, "ownerReferences": [owner]}
 
@@ -436,7 +439,7 @@ async def test_of_an_owner_of_an_unknown_kind_none_goes_before_it_has_made_anoth
         await fleet.until("there is another, and the next goes", functools.partial(left, "web-1"), about=namespace)
         await make(fleet, namespace, owner, "web-0")
         await in_target(fleet, namespace, "us", 2)
-        # What runs to an end is not made again by everything that makes pods.
+        # A controller may not recreate a pod that runs to completion.
         await send(fleet, namespace, "us > eu")
         once = {**owner, "name": "once", "uid": (await cell_of(fleet, namespace, "once"))["metadata"]["uid"]}
         await make(fleet, namespace, once, "once", "once", restartPolicy="Never")

@@ -1,4 +1,4 @@
-"""Promise 64: one annotation of a Deployment says where its pods are, with no change of its template."""
+"""Promise 64: one annotation of a Deployment sets the targets of its pods and does not change its template."""
 
 from agent.api.names import SHORT_PREFIX
 from tests.e2e.fleet import Fleet

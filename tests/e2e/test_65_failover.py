@@ -1,4 +1,5 @@
-"""Promise 65: a target that is cut off loses its pods to others after its term, and what comes back disturbs none."""
+"""Promise 65: pods of an unreachable target are replaced in others after its term, and its return disturbs
+none."""
 
 import asyncio
 import contextlib
@@ -28,9 +29,9 @@ Raw = dict[str, Any]
 REPLICAS = 4
 TERM = "10s"
 NOTICED_SECONDS = 15.0
-"""How much later than its term a target that is cut off may have its first replacement made."""
+"""Most seconds from the end of the term until the first replacement of an unreachable target's pods is created."""
 TIDY_SECONDS = 30.0
-"""How long what was replaced may be found in a target that is back."""
+"""Most seconds that replaced pods may remain in a target that has returned."""
 KILLS = 3
 
 
@@ -39,22 +40,22 @@ class Timeline:
     """When a watch has first told of what follows from a cut, in seconds since then."""
 
     elsewhere: str
-    """Virtual node of the target where replacements go."""
+    """Virtual node of the target that runs the replacements."""
     began: float = 0.0
     found: dict[str, float] = field(default_factory=dict)
     made: dict[str, float] = field(default_factory=dict)
-    """Replacements by name."""
+    """Seconds until creation by the name of the replacement."""
     ready: dict[str, float] = field(default_factory=dict)
-    """The same, once they are Ready elsewhere."""
+    """Seconds until a replacement is Ready in the other target."""
     stable: list[str] = field(default_factory=list)
-    """What Targets have said of being so."""
+    """Successive statuses of the condition Stable of all Targets."""
 
     def begin(self) -> None:
-        """Now it is cut."""
+        """Record the time of the cut."""
         self.began = time.monotonic()
 
     def target(self, target: Object) -> None:
-        """A Target has changed."""
+        """Record a change of a Target."""
         manifest = target.decode()
         self.stable.append(condition(manifest, lifecycle.STABLE).get("status", ""))
         for what, status in (("Reachable", "False"), (lifecycle.TARGET_LOST, "True")):
@@ -62,7 +63,7 @@ class Timeline:
                 self.found.setdefault(f"{what}={status}", time.monotonic() - self.began)
 
     def pod(self, pod: Object) -> None:
-        """A pod has changed."""
+        """Record a change of a pod."""
         after = time.monotonic() - self.began
         if self.began and moves.ANNOTATION_REPLACES in pod.annotations:
             self.made.setdefault(pod.name, after)
@@ -78,7 +79,7 @@ class Timeline:
 
 @contextlib.asynccontextmanager
 async def cut_off(fleet: Fleet, namespace: str, *targets: str) -> AsyncIterator[None]:
-    """Links are cut; the Targets say so."""
+    """Cut the links to targets and wait until their Targets are unreachable. Restore the links at the end."""
     for name in targets:
         await fleet.sandbox.set_link(name, up=False)
     try:
@@ -91,7 +92,7 @@ async def cut_off(fleet: Fleet, namespace: str, *targets: str) -> AsyncIterator[
 
 
 async def says(fleet: Fleet, namespace: str, name: str, kind: str, status: str) -> Raw:
-    """A condition of a Target, once it is so."""
+    """Return a condition of a Target, once it has this status."""
 
     async def said() -> Raw:
         found = condition(await fleet.source.get(TARGETS, name, namespace), kind)
@@ -108,7 +109,7 @@ async def mark(fleet: Fleet, namespace: str, name: str, suffix: str, value: str 
 
 @contextlib.asynccontextmanager
 async def seen(client: Client, kind: Kind, namespace: str, note: Callable[[Object], None]) -> AsyncIterator[None]:
-    """Every state of objects that a watch tells of is noted."""
+    """Call `note` with every state of an object that a watch reports."""
     informer = Informer(client, kind, namespace)
     running = asyncio.ensure_future(informer.run())
     try:
@@ -121,7 +122,7 @@ async def seen(client: Client, kind: Kind, namespace: str, note: Callable[[Objec
 
 
 async def create_job(fleet: Fleet, namespace: str, name: str, runs_for: str, **spec: Any) -> None:
-    """A Job of one pod that runs for so long."""
+    """Create a Job with one pod, whose containers run for this duration."""
     job = manifests.job(name, 1)
     job["spec"] |= spec
     job["spec"]["template"]["metadata"]["annotations"]["sandbox.flotilla/runs-for"] = runs_for
@@ -130,12 +131,12 @@ async def create_job(fleet: Fleet, namespace: str, name: str, runs_for: str, **s
 
 
 async def uids(fleet: Fleet, namespace: str, app: str) -> set[str]:
-    """Of the pods of an application."""
+    """Return the UIDs of an application's pods."""
     return {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, app)}
 
 
 async def reason(fleet: Fleet, namespace: str, app: str) -> set[str]:
-    """Why pods of an application say that they are not where they should be."""
+    """Return the reasons in the pods' conditions that explain a wrong place."""
     return {condition(pod, moves.CONDITION).get("reason", "") for pod in await fleet.pods(namespace, app)}
 
 
@@ -200,7 +201,8 @@ async def test_pods_of_a_lost_target_are_replaced_and_what_comes_back_disturbs_n
 
 
 async def replaced_are_gone(fleet: Fleet, namespace: str) -> None:
-    """Wait, as long as that may take, until a target that is back has nothing of the Deployment any more."""
+    """Wait, at most TIDY_SECONDS, until a returned target has neither chaperons nor delegates of the
+    Deployment."""
 
     async def tidy() -> bool:
         eu = fleet.clients["eu"]
@@ -211,7 +213,7 @@ async def replaced_are_gone(fleet: Fleet, namespace: str) -> None:
 
 
 async def is_done(fleet: Fleet, namespace: str) -> bool:
-    """Whether a pod has succeeded in eu, which only its own kubectl tells."""
+    """Return True if the Job's pod has succeeded in eu. Only eu's own kubectl can reach its API server."""
     query = ("get", "pods", f"--namespace={namespace}", "--field-selector=status.phase=Succeeded", "--output=name")
     return "short" in await fleet.kubectl("eu", *query)
 
@@ -252,7 +254,8 @@ async def test_what_must_not_run_twice_is_made_again_on_a_persons_word_only(
 
 
 async def failed_and_again(fleet: Fleet, namespace: str) -> list[Raw]:
-    """The pod of a Job that has failed with its target, and the one that runs in the other; else nothing."""
+    """Return the Job's pod that failed with its target and the one that runs in the other target; else an empty
+    list."""
     pods = sorted(await fleet.pods(namespace, "work"), key=lambda pod: pod["status"]["phase"])
     if [pod["status"]["phase"] for pod in pods] != ["Failed", "Running"]:
         return []
@@ -340,7 +343,7 @@ async def test_nothing_is_replaced_while_all_targets_are_away(fleet: Fleet, name
             for name in ("us", "eu"):
                 held = await says(fleet, namespace, name, lifecycle.FAILOVER_HELD, "True")
                 assert held["reason"] == lifecycle.MOST_TARGETS_LOST
-            # Their terms are over by then.
+            # The terms of both targets have ended after this sleep.
             await asyncio.sleep(float(TERM[:-1]) + 2)
         for name in ("us", "eu"):
             await says(fleet, namespace, name, lifecycle.FAILOVER_HELD, "False")
@@ -353,7 +356,7 @@ async def test_nothing_is_replaced_while_all_targets_are_away(fleet: Fleet, name
 async def test_a_target_that_is_cut_off_again_and_again_has_no_new_pods(fleet: Fleet, namespace: str) -> None:
     await deploy(fleet, namespace, 1)
     before = await uids(fleet, namespace, "web")
-    # The last pause is long enough for new pods to find their place meanwhile.
+    # After the last cut, the pause is long enough to schedule new pods.
     for _ in range(5):
         async with cut_off(fleet, namespace, "eu"):
             pass

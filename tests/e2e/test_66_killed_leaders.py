@@ -1,4 +1,4 @@
-"""Promise 66: whoever leads may be killed at any moment of moves and failovers: they come to their end all the same."""
+"""Promise 66: moves and failovers finish although their leader is killed at any moment."""
 
 import asyncio
 import random
@@ -23,9 +23,9 @@ from tests.e2e.test_63_mover import LEFT_OVER, SURGE, History, counted, in_targe
 Raw = dict[str, Any]
 
 FAILOVER_SECONDS = 10
-"""The least that a Target may say."""
+"""The shortest term that a Target accepts."""
 PROMISED_SECONDS = 5 + 60
-"""How long after the last of them is killed all is as it should be: a lease, and a minute."""
+"""Seconds from the last kill until everything is in order: one lease duration and a minute."""
 pytestmark = [
     pytest.mark.full("Kills leaders many times; the mover's model covers each moment."),
     pytest.mark.usefixtures("processes_only"),
@@ -45,11 +45,11 @@ class Trial:
 
     @property
     def other(self) -> str:
-        """The target that they are not in."""
+        """The target that the pods are not in."""
         return "us" if self.home == "eu" else "eu"
 
     async def kill(self, times: int, within: float = 8.0) -> None:
-        """Kill the leader at random moments; each time another process leads once the lease of the dead one is over."""
+        """Kill the leader at random moments. Another process leads after the dead leader's lease has expired."""
         for _ in range(times):
             await asyncio.sleep(self.random.uniform(0.2, within))
             await self.fleet.sandbox.kill("cd", "agent")
@@ -60,12 +60,12 @@ class Trial:
         await self.fleet.until(what, probe, about=self.namespace, seconds=PROMISED_SECONDS)
 
     async def whole(self) -> bool:
-        """Whether there are all pods of both, available, and nothing is left of a move."""
+        """Return True if all pods of both exist and are available, and no move is in progress."""
         pods = await self.fleet.pods(self.namespace)
         return len(pods) == self.web + self.db and all(map(is_at_rest, pods))
 
     async def move(self, kills: int) -> None:
-        """All go to the other target."""
+        """Move all pods to the other target."""
         await send(self.fleet, self.namespace, self.other)
         await self.kill(kills)
         self.home = self.other
@@ -79,7 +79,8 @@ class Trial:
         await self.settle()
 
     async def cut(self, kills: int) -> None:
-        """Their target is cut off, and comes back: early or late, before, while or after they are replaced."""
+        """Cut off the pods' target and restore it at a random moment: before, during or after their
+        replacement."""
         await send(self.fleet, self.namespace, f"{self.home} > {self.other}")
         for_good = self.random.random() < 0.7
         afterwards = self.random.randrange(2)
@@ -96,14 +97,14 @@ class Trial:
         await self.settle()
 
     async def replaced(self) -> bool:
-        """Whether the Deployment has all its pods in the target that is not cut off."""
+        """Return True if all pods of the Deployment are in the target that is not cut off."""
         pods = await self.fleet.pods(self.namespace, "web")
         node = virtual_node(self.namespace, self.other)
         there = [pod for pod in pods if pod["spec"].get("nodeName") == node and is_at_rest(pod, told=False)]
         return len(there) == len(pods) == self.web
 
     async def settle(self) -> None:
-        """Every pod has one delegate, with all of its labels; nobody else has one."""
+        """Wait until each pod has exactly one delegate with all labels, and no other delegate exists."""
         await self.fleet.agree(self.namespace, seconds=PROMISED_SECONDS)
 
         async def labelled() -> bool:
@@ -114,14 +115,14 @@ class Trial:
 
 
 def is_selected(delegate: Raw) -> bool:
-    """Whether a delegate has the label by which Services select it."""
+    """Return True if a delegate has the label by which Services select it."""
     labels = delegate["metadata"]["labels"]
     selected = any(relabel({"app": app}, None).items() <= labels.items() for app in ("web", "db"))
     return selected and LABEL_SERVING in labels
 
 
 def is_at_rest(pod: Raw, *, told: bool = True) -> bool:
-    """Whether a pod serves where it may be, and nothing is left on it of a move."""
+    """Return True if a pod is Ready in a permitted target and has no annotation of a move."""
     annotations = pod["metadata"].get("annotations") or {}
     owners = pod["metadata"].get("ownerReferences") or [{}]
     return (
@@ -134,7 +135,7 @@ def is_at_rest(pod: Raw, *, told: bool = True) -> bool:
 
 @asynccontextmanager
 async def trial(fleet: Fleet, namespace: str, seed: int, web: int, db: int) -> AsyncIterator[Trial]:
-    """Both run in eu; in the end there never were two delegates of one name, or fewer pods of the Deployment."""
+    """Start both in `eu`. At the end check that no two delegates shared a name and that no pod was missing."""
     print(f"moments of the kills: random.Random({seed})")
     made = Trial(fleet, namespace, random.Random(seed), web, db)
     for target in ("us", "eu"):
@@ -154,7 +155,7 @@ async def trial(fleet: Fleet, namespace: str, seed: int, web: int, db: int) -> A
 
 
 def judge(history: History, web: int, db: int) -> None:
-    """Of every state that was."""
+    """Check every recorded state."""
     assert min(history.available) >= web
     assert history.most <= web + SURGE + db
 

@@ -1,7 +1,6 @@
-"""Promise 67: fenced pods that must not run twice are replaced without a person's word, and never run twice.
+"""Promise 67: fenced pods that must not run twice are replaced without a person's consent, and never run twice.
 
-Of a target that is cut off, its own audit log tells when its agent has stopped them.
-"""
+The audit log of the target that is cut off shows when its agent has stopped them."""
 
 import json
 from datetime import datetime, timedelta
@@ -67,7 +66,7 @@ async def test_a_fenced_stateful_set_is_replaced_when_its_target_is_cut_off_and_
 
 
 async def running(fleet: Fleet, namespace: str, app: str, target: str, count: int) -> dict[str, str]:
-    """UIDs of the pods of an application by name, once they all run in a target."""
+    """Wait until all pods of an application run in a target. Return their UIDs by name."""
 
     async def there() -> dict[str, str]:
         pods = await fleet.pods(namespace, app)
@@ -84,13 +83,13 @@ async def running(fleet: Fleet, namespace: str, app: str, target: str, count: in
 
 
 async def left_in_us(fleet: Fleet, namespace: str) -> set[str]:
-    """Delegates in us, asked from inside."""
+    """Return the names of the delegates in `us`, read with its own kubectl."""
     text = await fleet.kubectl("us", "get", "pods", f"--namespace={namespace}", f"-l{LABEL_PARENT_UID}", "-ojson")
     return {pod["metadata"]["name"] for pod in json.loads(text)["items"]}
 
 
 def stops(fleet: Fleet, namespace: str) -> dict[str, datetime]:
-    """When the agent in us has first deleted delegates, by name."""
+    """Return the time of the agent's first delete request in `us` for each delegate, by name."""
     found: dict[str, datetime] = {}
     for one in audit.read(fleet.sandbox.directory / "us"):
         what = one.object_ref
@@ -100,7 +99,7 @@ def stops(fleet: Fleet, namespace: str) -> dict[str, datetime]:
 
 
 async def is_tidy(fleet: Fleet, namespace: str) -> bool:
-    """Whether us has the pod that has waited, and nothing of the others."""
+    """Return True if `us` has the pod that waited, and neither other chaperons nor fence Leases."""
     us = fleet.clients["us"]
     found = {each["metadata"]["name"] for each in await us.list(CHAPERONS, namespace)}
     leases = [each for each in await us.list(LEASES, namespace) if fencing.LABEL_FENCE in each["metadata"]["labels"]]
@@ -126,7 +125,7 @@ async def test_a_source_writes_no_leases_but_those_of_fences(fleet: Fleet) -> No
 
 
 async def writes(client: Client, namespace: str, name: str) -> bool:
-    """Whether it may create a Lease of that name."""
+    """Return True if the client may create a Lease of that name."""
     try:
         await client.create(LEASES, {"metadata": {"name": name}, "spec": {}}, namespace)
     except Forbidden:

@@ -1,4 +1,4 @@
-"""Promise 68: a user has pods moved by one command, sees how far they are, and hears why one stays."""
+"""Promise 68: a user moves pods with one command, follows the progress, and learns why a pod stays."""
 
 import asyncio
 import contextlib
@@ -27,12 +27,12 @@ KEY = SHORT_PREFIX + "targets"
 
 
 async def run(fleet: Fleet, namespace: str, *words: str) -> Told:
-    """What the command says of a namespace."""
+    """Run a verb of the command in a namespace. Return exit code, output and errors."""
     return await flotilla(*words, "-n", namespace, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig))
 
 
 async def read(fleet: Fleet, namespace: str, *words: str) -> Raw:
-    """The same in JSON."""
+    """Return the command's JSON output."""
     code, output, errors = await run(fleet, namespace, *words, "-o", "json")
     assert code == 0, errors
     found: Raw = json.loads(output)
@@ -40,7 +40,7 @@ async def read(fleet: Fleet, namespace: str, *words: str) -> Raw:
 
 
 async def says(fleet: Fleet, namespace: str) -> str | None:
-    """What the Deployment says of targets."""
+    """Return the Deployment's targets annotation, or None."""
     found = await fleet.source.get(DEPLOYMENTS, "web", namespace)
     value: str | None = found["metadata"]["annotations"].get(KEY)
     return value
@@ -73,7 +73,7 @@ async def test_a_deployment_is_moved_by_one_command_which_says_before_what_comes
     assert lines[0] == "multicluster/targets of Deployment web is 'us' (was not there)"
     assert lines[-1] == "2 of 2 pods are where they should be"
     await in_target(fleet, namespace, "us", 2)
-    # Those that are there stay; one command more changes nothing.
+    # Pods already in the target stay; repeating the command changes nothing.
     code, output, _ = await run(fleet, namespace, "move", "deployment/web", "--to", "us", "--wait")
     assert (code, output.splitlines()[0]) == (0, "multicluster/targets of Deployment web is 'us' already")
     assert "Placed: it is where it may be: multicluster/targets of Deployment web (us)" in output
@@ -84,7 +84,7 @@ async def test_a_deployment_is_moved_by_one_command_which_says_before_what_comes
 
 
 async def refused_where_the_agent_may_not_read(fleet: Fleet, namespace: str) -> None:
-    """An agent seems to run with an account that may do nothing."""
+    """Simulate an agent whose service account has no rights."""
     agent = manifests.deployment("agent", 0, serviceAccountName="nobody")
     agent["metadata"]["labels"] = {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "agent"}
     await fleet.source.create(DEPLOYMENTS, agent, namespace)
@@ -122,7 +122,7 @@ async def test_what_cannot_move_ends_the_wait_with_the_reason_and_ctrl_c_ends_th
 
 
 async def interrupted(fleet: Fleet, namespace: str) -> None:
-    """Type the same, and then Ctrl-C."""
+    """Run the command that waits, and press Ctrl-C."""
     words = ("move", f"namespace/{namespace}", "--to", "us", "--wait", "-n", namespace)
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "agent.cli", *words, "--kubeconfig", str(fleet.sandbox["cd"].kubeconfig)),
@@ -161,7 +161,7 @@ async def moves_watched(fleet: Fleet, namespace: str) -> AsyncIterator[asyncio.S
 
 
 async def row_of(shown: asyncio.StreamReader, pod: str) -> list[str]:
-    """Cells of the next row about a pod."""
+    """Return the cells of the next row about a pod."""
     async with asyncio.timeout(120):
         while not (line := (await shown.readline()).decode()).startswith(pod + " "):
             assert line, "it has ended by itself"

@@ -1,4 +1,5 @@
-"""Promise 69: a group moves as a whole, once there is room for all of it, and before that nothing of it is deleted."""
+"""Promise 69: a group moves as a whole once the target has capacity for all of it; until then no pod is
+deleted."""
 
 import asyncio
 import contextlib
@@ -28,7 +29,7 @@ KILLS = 2
 
 
 async def group_in_eu(fleet: Fleet, namespace: str) -> set[str]:
-    """A StatefulSet whose pods are a group, each of which takes a node; UIDs of its pods."""
+    """Create a StatefulSet whose pods form a group, one pod per node. Return the UIDs of its pods."""
     await send(fleet, namespace, "eu")
     made = manifests.stateful_set("team", ROOMY)
     template = made["spec"]["template"]
@@ -42,7 +43,7 @@ async def group_in_eu(fleet: Fleet, namespace: str) -> set[str]:
 
 @contextlib.asynccontextmanager
 async def never_in_two_targets(fleet: Fleet, namespace: str) -> AsyncIterator[None]:
-    """In no state that a watch tells are pods of the group in two targets, but for those that are being deleted."""
+    """Fail if a watch reports pods of the group in two targets at once, except terminating pods."""
     now: dict[str, str] = {}
     torn: list[dict[str, str]] = []
 
@@ -68,7 +69,7 @@ async def never_in_two_targets(fleet: Fleet, namespace: str) -> AsyncIterator[No
 
 
 async def all_in(fleet: Fleet, namespace: str, target: str) -> set[str]:
-    """Wait until the whole group is in a target, and nothing of it elsewhere; UIDs of its pods."""
+    """Wait until the whole group is in one target. Return the UIDs of its pods."""
 
     async def all_there() -> bool:
         found = await fleet.delegates(namespace)
@@ -79,7 +80,7 @@ async def all_in(fleet: Fleet, namespace: str, target: str) -> set[str]:
 
 
 async def say(fleet: Fleet, namespace: str, reason: str, words: str) -> None:
-    """Wait until every pod of the group says for this reason why it is not where it should be."""
+    """Wait until every pod of the group has this reason and these words in its condition about its place."""
 
     async def said() -> bool:
         told = [condition(pod, moves.CONDITION) for pod in await fleet.pods(namespace, "team")]
@@ -100,7 +101,8 @@ async def test_a_group_moves_as_one_where_it_asks_for_that_and_has_room(fleet: F
 
 
 async def moves_once_there_is_room(fleet: Fleet, namespace: str, before: set[str]) -> set[str]:
-    """The group stays until it asks to be moved, and until the last of its pods has room; UIDs of those in us."""
+    """Check that the group stays until it may be evicted and all its pods fit. Return the UIDs of its pods in
+    `us`."""
     lone = member("lone-0", {SHORT_PREFIX + moves.TARGETS: "us"})
     await fleet.source.create(PODS, lone, namespace)
     await all_run(fleet, namespace, "lone", 1)
@@ -116,7 +118,7 @@ async def moves_once_there_is_room(fleet: Fleet, namespace: str, before: set[str
 
 
 async def says_before_what_comes_of_it(fleet: Fleet, namespace: str) -> None:
-    """A dry run knows that all go or none, as the agent does."""
+    """Check that a dry run treats the group as a unit, as the agent does."""
 
     async def would() -> set[tuple[bool, str]]:
         pods = (await read(fleet, namespace, "move", "sts/team", "--to", "us", "--dry-run"))["pods"]

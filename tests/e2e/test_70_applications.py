@@ -1,4 +1,5 @@
-"""Promise 70: a whole application in one object: each bundle runs where its filters say, and moves when they change."""
+"""Promise 70: a single object describes a whole application. Each bundle runs where its filters select, and
+moves when they change."""
 
 import copy
 from collections.abc import AsyncIterator
@@ -18,7 +19,8 @@ Raw = dict[str, Any]
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def placing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """A namespace whose targets claim a distribution each, with an account by whose rights applications are applied."""
+    """Namespace whose targets claim a distribution each, and a service account with the rights to apply
+    applications."""
     async with applications.served(fleet):
         await applications.grant(fleet, namespace, GLOBAL_SET)
         await applications.claimed(fleet, namespace)
@@ -26,7 +28,7 @@ async def placing(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
 
 
 def example(namespace: str) -> Raw:
-    """What the article about P2CODE shows, in a namespace that there is."""
+    """Return the example of the article about P2CODE, in an existing namespace."""
     psm = applications.article()
     psm["metadata"]["namespace"] = namespace
     psm["spec"]["globalAnnotations"] = [f"p2code.target.managedClusterSet={GLOBAL_SET}"]
@@ -38,7 +40,7 @@ def example(namespace: str) -> Raw:
 
 async def test_the_example_of_the_article_runs_moves_and_goes(fleet: Fleet, placing: str) -> None:
     source = fleet.source
-    # Nothing is there before everything fits.
+    # Nothing is created until everything fits.
     psm = example(placing)
     main = psm["spec"]["manifests"][0]["spec"]["template"]["spec"]["containers"][0]
     fitting = copy.deepcopy(main.get("resources"))
@@ -58,7 +60,7 @@ async def test_the_example_of_the_article_runs_moves_and_goes(fleet: Fleet, plac
     assert await where(fleet, placing) == {app: {cluster} for app, cluster in HOMES.items()}
     before = {app: {each["metadata"]["uid"] for each in await fleet.pods(placing, app)} for app in REPLICAS}
 
-    # One bundle is asked to be elsewhere: its pods are replaced there, and no others.
+    # Only the pods of the bundle whose filter changes are replaced.
     psm = await source.get(SCHEDULING_MANIFESTS, "example", placing)
     psm["spec"]["workloadAnnotations"][0]["annotations"] = [f"{CLAIM}=openshift"]
     await source.patch(SCHEDULING_MANIFESTS, "example", {"spec": psm["spec"]}, placing)
@@ -72,7 +74,7 @@ async def test_the_example_of_the_article_runs_moves_and_goes(fleet: Fleet, plac
     assert not before.pop("httpd") & after.pop("httpd")
     assert after == before
 
-    # A workload that is not in it any more goes, with its Placement.
+    # A workload removed from the application is deleted with its Placement.
     psm["spec"]["workloadAnnotations"].pop(0)
     psm["spec"]["manifests"].pop(0)
     await source.patch(SCHEDULING_MANIFESTS, "example", {"spec": psm["spec"]}, placing)

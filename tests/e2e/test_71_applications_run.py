@@ -1,8 +1,7 @@
-"""Promise 71: an application's containers run where its bundles are to be, call each other, and lose no request.
+"""Promise 71: an application's containers run where its bundles select, call each other, and lose no request.
 
-The example of the article is taken as it is; its images are made for it, since there is no registry. As there is no
-cluster DNS either, its frontend finds the backend's Service by the variables that a kubelet gives containers.
-"""
+The test uses the article's example with images that it builds, since there is no registry. There is no cluster
+DNS either: the frontend finds the backend's Service by the environment variables of the kubelet."""
 
 import asyncio
 import contextlib
@@ -43,7 +42,7 @@ pytestmark = [pytest.mark.realnodes]
 
 Raw = dict[str, Any]
 HOME, DEMO, SET = "p2code-scheduler-system", "demo", "p2code"
-"""Of the example."""
+"""Names in the article's example."""
 RIGHTS = "p2code-makes-namespaces"
 _HOST_NAME = "mkdir -p /www; hostname > /www/index.html; exec httpd -f -p {} -h /www"
 STARTS = {
@@ -52,7 +51,7 @@ STARTS = {
     "hello-backend": _HOST_NAME.format(8080),
     "hello-frontend": '[ -n "$BACKEND_SERVICE_HOST" ] && exec httpd -f -p 8080 -h /www',
 }
-"""What containers of each image do: they serve their host name, their configuration, what the backend answers."""
+"""Command by image: serve the host name, the configuration, or the backend's answer."""
 FRONTEND = """#!/bin/sh
 name=$(echo "${BACKEND_SERVICE_ADDRESS%:*}" | tr a-z- A-Z_)
 eval host=\\$${name}_SERVICE_HOST
@@ -61,20 +60,20 @@ wget -qO- "http://$host:${BACKEND_SERVICE_ADDRESS#*:}/"
 """
 OTHERS = tuple(f"other-{number}" for number in range(1, 10))
 PLACES = dict(zip(("web", *OTHERS), itertools.cycle(DISTRIBUTIONS), strict=False))
-"""Of ten workloads, in turn in both clusters."""
+"""Cluster by workload, alternating: ten workloads."""
 PATIENCE_SECONDS = 120.0
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def placing(fleet: Fleet) -> AsyncIterator[None]:
-    """Applications are served, and targets claim a distribution each."""
+    """Enable applications; each target claims a distribution."""
     async with applications.served(fleet):
         yield
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def hub(fleet: Fleet, placing: None) -> AsyncIterator[None]:
-    """The namespace of P2CODE's scheduler, its set with both targets, its account, and the images of the example."""
+    """Set up the example: its namespace, cluster set, service account, cluster-wide targets and images."""
     async with contextlib.AsyncExitStack() as stack:
         await _load(fleet)
         await stack.enter_async_context(fleet.namespace((), name=HOME))
@@ -89,7 +88,7 @@ async def hub(fleet: Fleet, placing: None) -> AsyncIterator[None]:
 
 
 async def _load(fleet: Fleet) -> None:
-    """Make the images, which are the same but for what they start and the frontend's page; every node knows them."""
+    """Build the images and load them on every node. They differ in their command and in the frontend's page."""
     with tempfile.TemporaryDirectory() as folder:
         tree, more = Path(folder) / "tree", Path(folder) / "more"
         tree.mkdir()
@@ -111,7 +110,7 @@ def _image(name: str) -> str:
 
 @contextlib.asynccontextmanager
 async def _everywhere(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
-    """Pods of all namespaces may go to a cluster."""
+    """Make a cluster a target for pods of all namespaces."""
     await fleet.join_everywhere(HOME, cluster, cluster)
     yield
     await fleet.source.delete(CLUSTER_TARGETS, cluster)
@@ -122,7 +121,7 @@ async def _everywhere(fleet: Fleet, cluster: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _set(fleet: Fleet) -> AsyncIterator[None]:
-    """The set has both targets."""
+    """Create the ManagedClusterSet and add both targets to it."""
     await applications.claimed(fleet, HOME)
     await fleet.source.create(MANAGED_CLUSTER_SETS, object_of(MANAGED_CLUSTER_SETS, SET, spec={}))
     for cluster in DISTRIBUTIONS:
@@ -133,7 +132,7 @@ async def _set(fleet: Fleet) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def _makes_namespaces(fleet: Fleet) -> AsyncIterator[None]:
-    """The account may make namespaces, and edit what is in any."""
+    """Give the service account the rights to create namespaces and to edit objects in all of them."""
     source, bindings = fleet.source, (RIGHTS, "p2code-edits")
     rule = {"apiGroups": [""], "resources": ["namespaces"], "verbs": ["get", "list", "create", "patch", "delete"]}
     await source.create(CLUSTER_ROLES, {"metadata": {"name": RIGHTS}, "rules": [rule]})
@@ -148,7 +147,7 @@ async def _makes_namespaces(fleet: Fleet) -> AsyncIterator[None]:
 
 
 def example() -> Raw:
-    """What the article shows; of its images only the registry's part and the tag are ours."""
+    """Return the article's example with the registry and tag of the test's images."""
     psm = applications.article()
     for each in psm["spec"]["manifests"]:
         for container in each.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
@@ -157,7 +156,7 @@ def example() -> Raw:
 
 
 async def ask(fleet: Fleet, pod: Raw, url: str) -> str:
-    """What a container of a pod in the example is answered."""
+    """Return the response that a pod's container receives from a URL."""
     return await fleet.kubectl("cd", "-n", DEMO, "exec", pod["metadata"]["name"], "--", "wget", "-qO-", url)
 
 
@@ -169,7 +168,7 @@ async def test_the_example_of_the_article_runs_on_containers_of_two_clusters(fle
     await applications.ready(fleet, HOME, REPLICAS, seconds=PATIENCE_SECONDS)
     assert await where(fleet, DEMO) == {app: {cluster} for app, cluster in HOMES.items()}
 
-    # Its ConfigMap is where nginx is, and nowhere else.
+    # The ConfigMap is copied to nginx's cluster only.
     (settings,) = (each["data"] for each in psm["spec"]["manifests"] if each["kind"] == "ConfigMap")
     for pod in await fleet.pods(DEMO, "nginx"):
         assert await ask(fleet, pod, "http://127.0.0.1/nginx.conf") == settings["nginx.conf"]
@@ -177,13 +176,13 @@ async def test_the_example_of_the_article_runs_on_containers_of_two_clusters(fle
     named = {cluster: {each["metadata"]["name"] for each in found} for cluster, found in there.items()}
     assert {cluster for cluster, found in named.items() if "server-config" in found} == {"eu"}
 
-    # The frontend answers what each of the backends in the other cluster does.
+    # Through the frontend all backends in the other cluster answer.
     (frontend,), (caller, _) = await fleet.pods(DEMO, "hello-frontend"), await fleet.pods(DEMO, "httpd")
     backends = {each["metadata"]["name"] for each in await fleet.pods(DEMO, "hello-backend")}
     answers: set[str] = set()
 
     async def answered() -> bool:
-        # Before kube-proxy leads to backends the frontend has nothing to say.
+        # The frontend's answer is empty until kube-proxy routes traffic to the backends.
         with contextlib.suppress(SandboxError):
             answer = (await ask(fleet, caller, f"http://{frontend['status']['podIP']}:8080/")).strip()
             answers.update({answer} - {""})
@@ -202,7 +201,8 @@ async def test_the_example_of_the_article_runs_on_containers_of_two_clusters(fle
 
 
 def many(namespace: str) -> Raw:
-    """A workload for each of PLACES: `web` of two pods with its Service, and others that only run."""
+    """Return an application with a workload for each of PLACES: `web` with two pods and a Service; the others
+    idle."""
     deployments = [web("web", 2)]
     for name in OTHERS:
         made = manifests.deployment(name, 1, terminationGracePeriodSeconds=1)
@@ -266,6 +266,6 @@ async def test_an_edit_moves_one_bundle_of_ten_without_a_failed_request_and_touc
         assert [len(after[app]) for app in PLACES] == [2] + [1] * len(OTHERS)
         assert not before.pop("web") & after.pop("web")
         assert after == before, "pods of other bundles are what they were"
-        # It goes with its namespace, of which its account's rights may go first.
+        # Namespace deletion may remove the account's rights before the application.
         await fleet.source.delete(NAMESPACES, namespace)
         await fleet.gone(SCHEDULING_MANIFESTS, "example", namespace)

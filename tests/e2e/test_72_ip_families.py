@@ -88,7 +88,7 @@ async def test_a_copy_of_a_service_has_the_one_ip_family_of_its_original(fleet: 
 
 
 async def test_gateways_carry_a_request_to_an_ipv6_endpoint(fleet: Fleet, namespace: str) -> None:
-    """The endpoint is this process, at the address that the machine has in the network of the clusters."""
+    """The endpoint is this process, at the machine's address in the clusters' network."""
     uid = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     host = str(ipaddress.ip_network(fleet.sandbox.plan.subnets[-1])[1])
     await fleet.source.create(SERVICES, shared.service("web", GLOBAL, selector=None), namespace)
@@ -110,7 +110,7 @@ async def test_gateways_carry_a_request_to_an_ipv6_endpoint(fleet: Fleet, namesp
         for address in plan_of(fleet, "cd").addresses:
 
             async def answered(address: str = address) -> bool:
-                # Envoy of the target reads new endpoints a moment later than the source is told of them.
+                # The target's Envoy may load new endpoints slightly after the source receives them.
                 return await ask(address, port, b"hello") == b"hello"
 
             await fleet.until(f"the gateways carry a request from {address}", answered, about=namespace)

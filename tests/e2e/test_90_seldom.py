@@ -1,4 +1,4 @@
-"""What happens seldom: each of these takes a right that nothing else here takes."""
+"""Rare operations: each test uses a right that no other test uses."""
 
 import asyncio
 import contextlib
@@ -46,12 +46,12 @@ except urllib.error.HTTPError as error:
 except Exception:
     print(0)
 """
-"""Asks from within a cluster: pods' addresses mean something there."""
+"""Program that sends a request from within a cluster, where the addresses of pods are routed."""
 DEBUGGING = (("logs", "lone"), ("exec", "lone", "--", "true"), ("attach", "lone"), ("port-forward", "lone", "8080"))
 
 
 def bound(kind: Kind, name: str, role: str) -> tuple[Kind, Raw]:
-    """A binding that somebody has made by hand, of nobody."""
+    """Return a binding without subjects, as a user could have created it."""
     reference = {"apiGroup": CLUSTER_ROLES.group, "kind": CLUSTER_ROLES.name, "name": role}
     return kind, {"metadata": {"name": name}, "roleRef": reference}
 
@@ -89,7 +89,7 @@ async def test_bindings_that_were_there_before_become_those_of_sources(fleet: Fl
 
 
 async def is_of(client: Client, kind: Kind, name: str, namespace: str, account: str) -> bool:
-    """Whether a binding is of this service account and nobody else."""
+    """Return True if the service account is the only subject of a binding."""
     found = await client.get(kind, name, namespace if kind.namespaced else None)
     return [each["name"] for each in found.get("subjects") or ()] == [account]
 
@@ -105,7 +105,7 @@ async def test_a_virtual_node_whose_label_was_taken_gets_it_back(fleet: Fleet, n
 
 
 async def test_a_pod_at_home_is_asked_for_through_its_virtual_node(fleet: Fleet) -> None:
-    """A fake node has nothing to show; whoever asks is not told that he may not."""
+    """Fake nodes have no logs; the API server must not answer that the request is forbidden."""
     async with fleet.namespace(targets=()) as namespace:
         await home(fleet, namespace)
         await fleet.source.create(PODS, manifests.pod("lone"), namespace)
@@ -127,7 +127,7 @@ async def test_who_asks_a_virtual_node_with_a_token_is_known_by_it(fleet: Fleet,
 
 
 async def ask(fleet: Fleet, name: str, token: str) -> int:
-    """What a virtual node answers to whoever has this token; 0 while it is not served."""
+    """Return the HTTP status of a virtual node for this token; 0 while the node is not served."""
     status = (await fleet.source.get(NODES, name))["status"]
     address = next((each["address"] for each in status["addresses"] if each["type"] == "InternalIP"), "")
     port = status.get("daemonEndpoints", {}).get("kubeletEndpoint", {}).get("Port")

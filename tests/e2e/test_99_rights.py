@@ -1,4 +1,4 @@
-"""What is read in audit logs: which rights were missing, and which nobody has needed."""
+"""Evaluation of audit logs: which rights are missing, and which are never used."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.e2e.verdict import NEEDED_ELSEWHERE
 def log(
     directory: Path, user: str, verb: str, resource: str, code: int = 200, *, message: str = "", **more: Any
 ) -> None:
-    """One more line in the audit log of a cluster."""
+    """Append a line to the audit log of a cluster."""
     status = {"code": code, "message": message or (f"{user} cannot {verb} {resource}" if code == 403 else "")}
     line = {"user": {"username": user}, "verb": verb, "objectRef": {"resource": resource, **more}}
     (directory / "cd").mkdir(exist_ok=True)
@@ -24,9 +24,9 @@ AGENT = "system:serviceaccount:kube-system:flotilla-agent"
 
 def test_only_what_no_role_grants_counts_as_refused(tmp_path: Path) -> None:
     log(tmp_path, AGENT, "delete", "secrets", 403, namespace="default", name="a")
-    # The API server has just been started.
+    # An API server that has just started refuses requests without a reason.
     log(tmp_path, AGENT, "list", "pods", 403)
-    # What a target's administrator does not grant is nobody's fault.
+    # A right that the target's administrator withholds is not an error.
     log(tmp_path, "system:serviceaccount:default:cd", "delete", "nodes", 403)
     (found,) = refused(tmp_path)
     assert "cannot delete secrets" in found
@@ -50,7 +50,7 @@ def test_a_grant_is_in_vain_until_somebody_of_that_role_has_needed_it(tmp_path: 
     assert "agent: list pods" not in ledger.unused()
     assert {"agent: watch pods", "source: list pods", "source: update secrets"} < set(ledger.unused())
     assert "source: create secrets" not in ledger.unused()
-    # The grant is for another name.
+    # The role grants the right for another name only.
     assert "agent: patch clustersummaries.multicluster.admiralty.io" in ledger.unused()
 
 
