@@ -1,4 +1,4 @@
-"""A cluster of its own: charts own what is cluster-wide."""
+"""A cluster for chart tests only, since charts own cluster-wide objects."""
 
 from collections.abc import AsyncIterator
 
@@ -15,19 +15,19 @@ OTHERS = {
     "cert-manager.io/v1": ("Issuer", "Certificate"),
     "monitoring.coreos.com/v1": ("ServiceMonitor", "PrometheusRule"),
 }
-"""Kinds of others that the chart may use, by group and version."""
+"""Kinds of other projects that the chart may use, by group and version."""
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def chart_sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """One real cluster with fake nodes that have nothing of ours but what the chart brings."""
+    """One real cluster with fake nodes and without any object of Flotilla."""
     async with Sandbox(tmp_path_factory.mktemp("chart") / "one", ["chart"], "kwok:2", agents=False) as sandbox:
         await clear(sandbox["chart"])
         yield sandbox
 
 
 async def clear(cluster: Cluster) -> None:
-    """Take from a cluster what is the chart's to bring; add the namespace for it, and kinds of others."""
+    """Delete objects that the chart creates; create its namespace and the CRDs of other projects."""
     client = connect(cluster.kubeconfig)
     async with client.session:
         for crd in await client.list(CRDS):
@@ -43,20 +43,20 @@ async def clear(cluster: Cluster) -> None:
 
 @pytest.fixture
 def cluster(chart_sandbox: Sandbox) -> Cluster:
-    """The cluster for charts."""
+    """Cluster for chart tests."""
     return chart_sandbox["chart"]
 
 
 @pytest_asyncio.fixture
 async def client(cluster: Cluster) -> AsyncIterator[Client]:
-    """All rights there."""
+    """Client with all rights in the cluster."""
     client = connect(cluster.kubeconfig)
     async with client.session:
         yield client
 
 
 def _open(version: str, name: str) -> Raw:
-    """A CRD that takes everything."""
+    """Return a CRD that accepts any object."""
     group, _, number = version.partition("/")
     plural = f"{name.lower()}s"
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}

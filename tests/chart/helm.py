@@ -1,4 +1,4 @@
-"""Helm as tests call it."""
+"""Helm for tests."""
 
 import asyncio
 import functools
@@ -20,7 +20,8 @@ CHART = REPOSITORY / "charts" / "flotilla"
 NAMESPACE = "flotilla-system"
 _SECONDS = 400
 _LOADER: Any = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
-"""The same objects at a tenth of the time: this is half of what rendering the chart takes."""
+"""The C loader returns the same objects in a tenth of the time; loading is half the time of rendering the
+chart."""
 _CLUSTER_SCOPED = {
     "ClusterRole",
     "ClusterRoleBinding",
@@ -33,7 +34,7 @@ _CLUSTER_SCOPED = {
 
 
 class Failed(Exception):
-    """Helm said no."""
+    """Helm ended with an error; the message is its output."""
 
 
 @functools.cache
@@ -43,8 +44,8 @@ def program() -> str:
 
 
 def run(*arguments: str, kubeconfig: Path | None = None) -> str:
-    """What a command prints. Raises Failed with what it complains of."""
-    # Home is not touched: no test may depend on what somebody has configured there.
+    """Run helm and return its output. Raises Failed with helm's error output."""
+    # HOME is a missing directory, so that no test depends on the user's configuration of helm.
     environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "KUBECONFIG": str(kubeconfig or "/nonexistent")}
     environment |= {name: os.environ[name] for name in ("GOGC", "GOMAXPROCS") if name in os.environ}
     done = subprocess.run(
@@ -57,20 +58,20 @@ def run(*arguments: str, kubeconfig: Path | None = None) -> str:
 
 @functools.cache
 def template(*settings: str, kubernetes: str = "1.36.3") -> list[Raw]:
-    """Objects that the chart renders to with `--set` pairs, hooks included; do not change them."""
+    """Render the chart, hooks included, with `--set` pairs. The result is cached: do not change it."""
     flags = [flag for setting in settings for flag in ("--set", setting)]
     text = run("template", "flotilla", str(CHART), "-n", NAMESPACE, "--kube-version", kubernetes, *flags)
     return [obj for obj in yaml.load_all(text, _LOADER) if obj]
 
 
 def of(objects: list[Raw], kind: str, name: str = "") -> Raw:
-    """The only object of a kind (and name)."""
+    """Return the only object of a kind, and of a name if given."""
     (found,) = (obj for obj in objects if obj["kind"] == kind and name in ("", obj["metadata"]["name"]))
     return found
 
 
 def pods(objects: list[Raw]) -> Iterator[tuple[str, Raw]]:
-    """Every pod and pod template, with the name of what has it."""
+    """Yield every pod and pod template with its object's name."""
     for obj in objects:
         if obj["kind"] in ("Deployment", "Job"):
             yield obj["metadata"]["name"], obj["spec"]["template"]
@@ -79,5 +80,5 @@ def pods(objects: list[Raw]) -> Iterator[tuple[str, Raw]]:
 
 
 def is_namespaced(obj: Raw) -> bool:
-    """Whether objects of its kind are in namespaces."""
+    """Return True if objects of this kind have a namespace."""
     return obj["kind"] not in _CLUSTER_SCOPED

@@ -1,4 +1,4 @@
-"""The sources of earlier commits."""
+"""Source trees of earlier commits."""
 
 import subprocess
 from pathlib import Path
@@ -9,12 +9,13 @@ from hack.lab.sandbox.objects import REPOSITORY
 
 
 def checkout(folder: Path, commit: str = "HEAD~1") -> Path:
-    """What of a commit is installed, by default the previous one, in this folder; this commit's without history."""
+    """Write the installed parts of a commit (default: the previous one) to a folder. Return it, or this tree if
+    git fails."""
     return folder if write_out(folder, commit, (*OURS, "charts")) else REPOSITORY
 
 
 def before(file: str) -> str:
-    """The last commit that had no such file, empty where the history does not go back as far."""
+    """Return the parent of the commit that added a file; empty if the history does not reach that far."""
     added = _git("log", "--diff-filter=A", "--format=%H", "--", file).stdout.decode().split()
     parent = _git("rev-parse", "--verify", "--quiet", f"{added[-1]}^") if added else None
     return parent.stdout.decode().strip() if parent else ""

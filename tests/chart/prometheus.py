@@ -1,4 +1,4 @@
-"""The real Prometheus, of Debian's package: unpacked into the cache, nothing is installed."""
+"""The real Prometheus from Debian's package, unpacked into the cache without installing it."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ _SECONDS = 120
 
 @functools.cache
 def programs() -> Mapping[str, str]:
-    """Paths of `prometheus` and `promtool`. Skips the test where they cannot be had."""
+    """Return the paths of `prometheus` and `promtool`. Skips the test if one is unavailable."""
     folder = cache.folder() / "prometheus"
     if not (folder / "usr/bin/promtool").exists() and shutil.which("prometheus") is None:
         _unpack(folder)
@@ -53,12 +53,12 @@ def _unpack(folder: Path) -> None:
         if not packages:
             pytest.skip("there is no prometheus on PATH, and apt-get does not bring it")
         subprocess.run(["dpkg-deb", "-x", str(packages[0]), str(place / "tree")], check=True, timeout=_SECONDS)
-        with contextlib.suppress(OSError):  # Somebody else was faster.
+        with contextlib.suppress(OSError):  # Another process has unpacked it first.
             (place / "tree").rename(folder)
 
 
 def promtool(*arguments: str, folder: Path) -> str:
-    """What promtool prints. Fails the test with it when promtool complains."""
+    """Run promtool and return its output. Fails the test if promtool fails."""
     done = subprocess.run(
         [programs()["promtool"], *arguments], cwd=folder, capture_output=True, text=True, check=False, timeout=_SECONDS
     )
@@ -67,14 +67,14 @@ def promtool(*arguments: str, folder: Path) -> str:
 
 
 class Prometheus:
-    """One that runs."""
+    """Client of a running Prometheus."""
 
     def __init__(self, session: aiohttp.ClientSession, url: str) -> None:
         self._session = session
         self.url = url
 
     async def query(self, expression: str) -> list[Raw]:
-        """Series of an instant query. Raises AssertionError with Prometheus' complaint."""
+        """Return the series of an instant query. Raises AssertionError with Prometheus' error."""
         arguments = urllib.parse.urlencode({"query": expression})
         async with self._session.get(f"{self.url}/api/v1/query?{arguments}") as response:
             answer = await response.json()
@@ -82,7 +82,7 @@ class Prometheus:
         return list(answer["data"]["result"])
 
     async def ready(self) -> bool:
-        """Whether it answers."""
+        """Return True if Prometheus is ready."""
         try:
             async with self._session.get(f"{self.url}/-/ready") as response:
                 return response.status == 200

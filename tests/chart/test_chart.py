@@ -1,4 +1,4 @@
-"""The chart as Helm renders it: what is in it, and what it refuses."""
+"""The chart as Helm renders it: its objects, and the values that it rejects."""
 
 import itertools
 import json
@@ -62,7 +62,7 @@ VALUES = yaml.safe_load((CHART / "values.yaml").read_text())
 SCHEMA = json.loads((CHART / "values.schema.json").read_text())
 
 CANDIDATES = ("candidateScheduler.enabled=true", "candidateScheduler.image.repository=example.test/kube-scheduler")
-"""Settings of an installation with candidate schedulers."""
+"""Values of an installation with candidate schedulers."""
 
 MATRIX = (
     (),
@@ -265,7 +265,7 @@ def test_the_candidate_scheduler_has_the_verbs_of_its_table_and_kubernetes_own_r
 
 
 def roles_bound(objects: list[Raw]) -> list[tuple[str, str, str]]:
-    """Kind, role and account of every binding."""
+    """Return kind, role and account of every binding."""
     return [
         (each["kind"], each["roleRef"]["name"], subject["name"])
         for each in objects
@@ -291,7 +291,8 @@ def test_the_agent_approves_for_the_signer_that_it_asks_and_for_no_other(name: s
 
 def test_what_is_switched_off_takes_its_verbs_with_it() -> None:
     plain = template("sourceController.enabled=false", "certificates.provider=cert-manager")
-    # Where accounts and their rights follow pods they are read all the same; what pods may contain counts, too.
+    # Accounts, their bindings and Sources stay readable: agents copy the first two and read policies of the
+    # third.
     read = {"get", "list", "watch"}
     for kind, wanted in (("serviceaccounts", read), ("rolebindings", read), ("sources", read - {"get"})):
         verbs = {verb for _, resource, verb, _ in roles_of(plain, "agent")[""] if resource == kind}
@@ -402,7 +403,7 @@ def test_the_crd_of_ac3_comes_for_those_who_ask_for_links_and_always_stays() -> 
 
 
 def at_work(objects: list[Raw]) -> list[Raw]:
-    """All but what takes part in uninstalling: objects may be left of what was switched off before."""
+    """Return all objects but those for uninstalling, which also cover objects of features that are off now."""
     return [each for each in objects if "uninstall" not in each["metadata"]["name"]]
 
 
@@ -503,7 +504,7 @@ def test_no_delegate_runs_as_an_account_that_the_chart_makes_or_names() -> None:
 
 
 def bindings(objects: list[Raw]) -> list[tuple[str, str, str]]:
-    """Kind, name and account of every binding."""
+    """Return kind, name and account of every binding."""
     return [
         (each["kind"], each["metadata"]["name"], each["subjects"][0]["name"])
         for each in objects
@@ -540,7 +541,7 @@ def test_gateways_are_scraped_where_there_are_some_without_a_token() -> None:
         assert [each["name"] for each in service["spec"]["ports"]] == [port]
         labels = dict(pods(objects))["flotilla-gateway"]["metadata"]["labels"]
         assert service["spec"]["selector"].items() <= labels.items()
-        # Those that policies admit, where they follow.
+        # These labels are the ones that copied network policies admit.
         assert rulecopies.GATEWAYS["podSelector"]["matchLabels"].items() <= labels.items()
         container = dict(pods(objects))["flotilla-gateway"]["spec"]["containers"][0]
         assert {"name": service["spec"]["ports"][0]["targetPort"], "containerPort": 8080} in container["ports"]
@@ -548,7 +549,7 @@ def test_gateways_are_scraped_where_there_are_some_without_a_token() -> None:
         assert monitor["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
         (scraped,) = (each for each in monitor["endpoints"] if each["port"] == port)
         assert not {"scheme", "bearerTokenFile"} & scraped.keys()
-        # Where others call them nobody scrapes.
+        # The Service that other clusters call has no port to scrape.
         called = of(objects, "Service", "flotilla-gateway")["spec"]["ports"]
         assert not {each["name"] for each in called} & {each["port"] for each in monitor["endpoints"]}
 
@@ -567,7 +568,7 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     assert probe["path"] == LIVE_PATH
     told = parse(config["args"])
     assert told.from_cluster
-    # What exceeds the memory of Envoy's container is left out before that is killed.
+    # The agent omits configuration beyond this limit before the kernel kills Envoy's container.
     (memory,) = [each["valueFrom"] for each in config["env"] if each["name"] == "FLOTILLA_GATEWAY_MEMORY"]
     assert memory == {"resourceFieldRef": {"containerName": envoy["name"], "resource": "limits.memory"}}
     (files,) = [each["emptyDir"] for each in pod["spec"]["volumes"] if "emptyDir" in each]
@@ -766,7 +767,7 @@ def test_values_that_cannot_be_meant_are_refused_with_the_remedy(settings: tuple
 @pytest.mark.parametrize("settings", [(), CANDIDATES], ids=["plain", "with candidate schedulers"])
 def test_values_of_an_earlier_version_are_refused_with_the_remedy(tmp_path: Path, settings: tuple[str, ...]) -> None:
     shutil.copytree(CHART, tmp_path / "flotilla")
-    # What is left of them with --reuse-values: no defaults of this version.
+    # With --reuse-values an earlier release has only its own values and none of this version's defaults.
     new = ("serviceAccount", "replicas", "extender", "nodeSelector", "tolerations", "podAnnotations", "podLabels")
     kept = {key: value for key, value in VALUES["candidateScheduler"].items() if key not in new}
     text = yaml.safe_dump({**VALUES, "candidateScheduler": kept})
@@ -782,7 +783,7 @@ def test_values_from_before_there_were_placements_change_nothing(tmp_path: Path)
     (tmp_path / "flotilla" / "values.yaml").write_text(yaml.safe_dump({**VALUES, "agent": kept}))
     command = ("template", "flotilla", str(tmp_path / "flotilla"), "-n", NAMESPACE, "--kube-version", "1.36.3")
     assert [each for each in yaml.safe_load_all(helm.run(*command)) if each] == template()
-    # As YAML reads it without quotes.
+    # YAML parses an unquoted `off` as false.
     off = helm.run(*command, "--set", "agent.placement.mode=false")
     assert "--placement=off" in off
 
@@ -831,7 +832,7 @@ def test_all_images_come_from_one_registry_and_by_digest_where_that_is_asked() -
 
 
 def images(objects: list[Raw]) -> set[str]:
-    """Of all containers."""
+    """Return the images of all containers."""
     return {each["image"] for _, spec in pods(objects) for each in spec["spec"]["containers"]}
 
 
@@ -857,7 +858,7 @@ def test_the_schema_knows_every_value_and_describes_it() -> None:
 
 
 def walk(schema: Raw, path: str = "") -> list[tuple[str, Raw]]:
-    """Every described property."""
+    """Return every property of the schema with its path."""
     found = [(path, schema)]
     for name, inner in schema.get("properties", {}).items():
         found += walk(inner, f"{path}.{name}")
@@ -868,7 +869,7 @@ Rule = tuple[str, str, str, tuple[str, ...]]
 
 
 def granted(objects: list[Raw]) -> dict[str, list[Rule]]:
-    """Every single verb by namespace (empty: everywhere)."""
+    """Return every single rule by namespace (empty: cluster-wide)."""
     found: dict[str, list[Rule]] = {}
     for each in objects:
         if each["kind"] in ("Role", "ClusterRole"):
@@ -881,7 +882,7 @@ def granted(objects: list[Raw]) -> dict[str, list[Rule]]:
 
 
 def roles_of(objects: list[Raw], account: str) -> dict[str, list[Rule]]:
-    """What the bindings of a service account give it."""
+    """Return the rules that the bindings of a service account grant."""
     bound = [
         (each["roleRef"]["kind"], each["metadata"].get("namespace"), each["roleRef"]["name"])
         for each in objects

@@ -1,4 +1,4 @@
-"""The commands by which docs/installation.md installs, upgrades and uninstalls the chart."""
+"""The commands in docs/installation.md that install, upgrade and uninstall the chart."""
 
 import shutil
 from pathlib import Path
@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.full("Needs Helm."), pytest.mark.cluster, pytest.mark.
 
 
 def earlier(folder: Path) -> None:
-    """A chart of before there were dashboards and alerts: its release knows no defaults of theirs."""
+    """Write a chart without dashboards and alerts: a release of it has no values for them."""
     shutil.copytree(CHART, folder)
     (folder / "templates/monitoring.yaml").unlink()
     file = folder / "values.yaml"
@@ -57,7 +57,8 @@ async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
 
 
 async def _takes_placements(shell: Shell, client: Client) -> None:
-    """As docs/placement.md says it; what other tests may have of these kinds helm would not take over."""
+    """Run the Placement commands of docs/placement.md. Helm does not adopt CRDs of other tests, so delete those
+    first."""
     (placements,) = (block.text for block in blocks(DOCS / "placement.md", "sh") if block.mark == "helm")
     names = [each["metadata"]["name"] for each in ocm.crds()]
     await uninstalled([client], names)

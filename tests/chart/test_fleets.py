@@ -1,4 +1,4 @@
-"""Fleets whose agents the chart installs can be had of it."""
+"""Each fleet of the e2e tests can be installed with the chart."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Images that the chart names beside our own, and what tests run in their place."""
+"""Third-party images of the chart, and the versions that the tests run."""
 
 import subprocess
 

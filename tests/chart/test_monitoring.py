@@ -1,4 +1,4 @@
-"""Dashboard and alerts: every query asks for what the code measures, and every alert comes when it should."""
+"""Dashboard and alerts: each query uses existing metrics, and each alert fires when it should."""
 
 import importlib
 import itertools
@@ -30,7 +30,7 @@ ALERTS: dict[str, Raw] = {
     for rule in group["rules"]
 }
 OF_PROMETHEUS = {"job", "instance"}
-"""Labels that every series gets when it is scraped."""
+"""Labels that Prometheus adds to every series when it scrapes."""
 
 _STRING = re.compile(r'"[^"]*"')
 _SELECTOR = re.compile(r"([a-z_]+)\{([^}]*)\}")
@@ -41,7 +41,7 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_total", "")
 
 
 def measured() -> dict[str, set[str]]:
-    """Labels of every metric that agent, gateway or webhook have."""
+    """Return the labels of every metric of agent, gateway and webhook."""
     for module in ("agent.app", "agent.gateway.loop", "webhook.app", *controllers.module_names()):
         importlib.import_module(module)
     found: dict[str, set[str]] = {}
@@ -62,7 +62,7 @@ PANELS = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
 def queries() -> Iterator[tuple[str, str]]:
-    """Every expression of dashboard and alerts, with where it is."""
+    """Yield title and expression of every query in dashboard and alerts."""
     for panel in PANELS:
         for target in panel["targets"]:
             yield f"{panel['title']} {target['refId']}", target["expr"]
@@ -132,7 +132,7 @@ def test_the_chart_has_both_as_they_are_written_and_only_where_they_are_wanted()
 
 
 def growing(step: float) -> str:
-    """Values of a counter that grows by so much a minute, for an hour."""
+    """Return promtool's values for a counter that grows by `step` per minute for an hour."""
     return f"0+{step:g}x60"
 
 
@@ -221,7 +221,7 @@ FIRING: dict[str, tuple[dict[str, str], Raw]] = {
         {},
     ),
 }
-"""Series by which each alert fires within 40 minutes, and the labels that it then has."""
+"""For each alert: series that make it fire within 40 minutes, and the alert's labels."""
 
 WELL: dict[str, str] = {
     'flotilla_leader{instance="a"}': "1x60",
@@ -230,7 +230,7 @@ WELL: dict[str, str] = {
     'flotilla_target_ready{target="default/us"}': "1x60",
     'flotilla_target_slow{target="default/us"}': "0x60",
     'flotilla_target_orphans_held{target="default/us"}': "0x60",
-    # The one that led before knows of the old token only.
+    # The former leader still exports the expiry of the old token.
     'flotilla_target_token_expiry_timestamp_seconds{instance="a",target="default/us"}': "100000x60",
     'flotilla_target_token_lifetime_seconds{instance="a",target="default/us"}': "604800x60",
     'flotilla_target_token_expiry_timestamp_seconds{instance="b",target="default/us"}': "600000x60",
@@ -248,7 +248,7 @@ WELL: dict[str, str] = {
     'flotilla_target_lost{target="default/us"}': "0x60",
     'flotilla_failover_held{target="default/us"}': "0x60",
     'flotilla_target_flaps_total{target="default/us"}': "0x30 1x30",
-    # One gateway pod is enough, and a peer without addresses is called by nobody.
+    # A single gateway pod that reaches the peer is enough. No gateway calls a peer without addresses.
     'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="ready"}': "0x60",
     'flotilla_gateway_peer_addresses{instance="a",peer="shop/us",state="lost"}': "1x60",
     'flotilla_gateway_peer_addresses{instance="b",peer="shop/us",state="ready"}': "1x60",
@@ -259,7 +259,7 @@ WELL: dict[str, str] = {
     'flotilla_moves_waiting{reason="Misplaced"}': "200x60",
     'flotilla_moves_total{cause="Targets",kind="ReplicaSet",outcome="replaced"}': growing(1),
 }
-"""What there is where all is well."""
+"""Series of a healthy installation."""
 
 
 def test_each_alert_fires_when_it_should_and_none_where_all_is_well(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_each_alert_fires_when_it_should_and_none_where_all_is_well(tmp_path: Pa
 
 
 def case(expression: str, series: dict[str, str], want: list[Raw]) -> Raw:
-    """A unit test of promtool: what an expression gives after 45 minutes with these series."""
+    """Return a unit test for promtool: the samples of an expression after 45 minutes of these series."""
     return {
         "interval": "1m",
         "input_series": [{"series": name, "values": values} for name, values in series.items()],

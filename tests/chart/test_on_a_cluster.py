@@ -1,4 +1,4 @@
-"""The chart on a real API server: what it takes, what Helm does with it, and what is left of it."""
+"""The chart on a real API server: validation, Helm's operations, and leftovers of an uninstallation."""
 
 import asyncio
 import functools
@@ -48,7 +48,7 @@ FLAGS = (str(CHART), "-n", NAMESPACE)
 OWNED = "app.kubernetes.io/part-of=flotilla"
 RELEASED = {"meta.helm.sh/release-name": "another", "meta.helm.sh/release-namespace": "other"}
 TAKEN: set[str] = set()
-"""Objects that the API server has taken."""
+"""JSON of objects that the API server has accepted."""
 
 
 async def call(cluster: Cluster, *arguments: str) -> str:
@@ -56,7 +56,7 @@ async def call(cluster: Cluster, *arguments: str) -> str:
 
 
 async def left(client: Client) -> list[str]:
-    """What there is of the chart, CRDs apart."""
+    """Return the chart's objects in the cluster, except CRDs."""
     kinds = (CLUSTER_ROLES, DEPLOYMENTS, MUTATING_WEBHOOKS, POLICIES, POLICY_BINDINGS, ROLES, SECRETS, SERVICES)
     found = [await client.list(kind, labels=OWNED) for kind in kinds]
     return [f"{each['kind']} {each['metadata']['name']}" for objects in found for each in objects]
@@ -65,13 +65,13 @@ async def left(client: Client) -> list[str]:
 @EVERY
 async def test_the_api_server_takes_every_object(cluster: Cluster, client: Client, settings: tuple[str, ...]) -> None:
     for obj in await asyncio.to_thread(helm.template, *settings):
-        # Most objects are the same whatever the settings.
+        # Most objects do not depend on the values, so send each only once.
         if (text := json.dumps(obj, sort_keys=True)) in TAKEN:
             continue
         group, _, version = obj["apiVersion"].rpartition("/")
         kind = Kind(group, version, plural(obj["kind"]), obj["kind"], helm.is_namespaced(obj))
         if obj["kind"] == "Pod":
-            # Its own account is not there: this is a dry run.
+            # The pod's own account does not exist, since every request is a dry run.
             obj = {**obj, "spec": {**obj["spec"], "serviceAccountName": "default"}}
         path = kind.path(obj["metadata"].get("namespace"), obj["metadata"]["name"])
         await client.session.request(
@@ -85,7 +85,7 @@ async def test_the_api_server_takes_every_object(cluster: Cluster, client: Clien
 
 
 def plural(kind: str) -> str:
-    """How a kind is called in paths."""
+    """Return the plural of a kind, as in the API's paths."""
     name = kind.lower()
     return name[:-1] + "ies" if name.endswith("y") else name + "s"
 
@@ -103,7 +103,7 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
     with pytest.raises(helm.Failed, match=f"this cluster has one already: release {NAMESPACE}/flotilla"):
         await call(cluster, "install", "again", *FLAGS)
 
-    # What the webhook has written is nobody else's: an upgrade leaves it, and every pod, as it is.
+    # An upgrade must not overwrite the webhook's caBundle or restart a pod.
     await trust(client)
     await call(cluster, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "uninstall.policy=orphan", "--wait")
     assert await uids(client) == before
@@ -132,7 +132,7 @@ async def test_the_webhooks_certificate_outlives_upgrades_whoever_created_its_se
     async def found() -> dict[str, Any]:
         return await client.get(SECRETS, WEBHOOK_SECRET, NAMESPACE)
 
-    # Webhooks of earlier versions have created it themselves, so that it belongs to no release.
+    # Webhooks of earlier versions created the Secret themselves, so it belongs to no release.
     earlier = empty_secret(WEBHOOK_SECRET, NAMESPACE) | {"data": data}
     earlier["metadata"]["labels"] = {"app.kubernetes.io/managed-by": "flotilla-webhook"}
     await client.create(SECRETS, earlier, NAMESPACE)
@@ -182,11 +182,11 @@ async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client
             helm.Failed, match=rf"{PLACEMENTS} is there and somebody else's.*crds=false, and pods follow"
         ):
             await call(cluster, "install", "flotilla", *FLAGS, *asked)
-        # As after an uninstallation of another release, which has left it.
+        # Another release has left the CRD after its uninstallation.
         await client.patch(CRDS, str(PLACEMENTS), {"metadata": {"labels": {OURS: "true"}}})
         with pytest.raises(helm.Failed, match=rf"{PLACEMENTS} is there and not of this release.*mode=serve"):
             await call(cluster, "install", "flotilla", *FLAGS, *asked)
-        # Whoever asks for them no longer has them all the same, and no rights.
+        # The CRDs stay if the user no longer requests them, but the rights are removed.
         told = "nobody evaluates Placements.*agent.placement.crds=true again"
         dry = ("install", "flotilla", *FLAGS, "--dry-run=server")
         assert re.search(told, await call(cluster, *dry), re.DOTALL)
@@ -219,21 +219,21 @@ async def test_ac3s_own_crd_is_left_alone_and_that_of_the_chart_stays_its_own(cl
         assert left["spec"] == theirs
         assert left["metadata"]["labels"] == {"olm.managed": "true"}
 
-        # Where there is none the chart brings its own, and has it from then on.
+        # If no CRD exists, the chart installs its own and owns it from then on.
         await client.delete(CRDS, name)
         await gone(found)
         await call(cluster, "install", "flotilla", *FLAGS, *NETWORKS)
         made = await found()
         await call(cluster, "upgrade", "flotilla", *FLAGS, *NETWORKS, "--set", "commonLabels.team=a")
         assert (await found())["metadata"]["labels"]["team"] == "a", "it is upgraded"
-        # As one leaves it who replaces it by AC3's.
+        # State after a user has replaced the chart's CRD with AC3's.
         metadata = {**dict.fromkeys(("labels", "annotations")), "finalizers": made["metadata"].get("finalizers")}
         await client.patch(CRDS, name, {"metadata": metadata})
         await call(cluster, "upgrade", "flotilla", *FLAGS, *NETWORKS, "--set", "commonLabels.team=b")
         assert (await found())["metadata"]["uid"] == made["metadata"]["uid"]
         await call(cluster, *removed)
         assert (await found())["metadata"]["uid"] == made["metadata"]["uid"]
-        # It is another's by its annotations.
+        # The annotations assign the CRD to another release.
         await client.patch(
             CRDS, name, {"metadata": {"annotations": RELEASED, "labels": {"app.kubernetes.io/part-of": "flotilla"}}}
         )
@@ -246,7 +246,7 @@ async def test_ac3s_own_crd_is_left_alone_and_that_of_the_chart_stays_its_own(cl
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def release(chart_sandbox: Sandbox) -> AsyncIterator[None]:
-    """An installation for the tests that follow, the last of which stops its processes."""
+    """Release for the tests below. The last of them stops its processes."""
     cluster = chart_sandbox["chart"]
     settings = (*CANDIDATES, "agent.replicas=1", "webhook.replicas=1")
     await call(cluster, "install", "flotilla", *FLAGS, "--wait", *(f"--set={setting}" for setting in settings))
@@ -259,7 +259,7 @@ async def test_its_pods_come_back_without_a_webhook_in_a_namespace_that_elects_b
     electing = {names.LABEL_ENABLED: names.ENABLED_VALUE, names.LABEL_ELECT_BY_DEFAULT: "true"}
     await client.patch(NAMESPACES, NAMESPACE, {"metadata": {"labels": electing}})
     try:
-        # These nodes run nothing, so that nobody answers at the webhook's address.
+        # Fake nodes run no containers, so no webhook answers.
         await until(functools.partial(refused, client, "ordinary"), 60)
         before = await uids(client)
         for pod in await client.list(PODS, NAMESPACE):
@@ -292,7 +292,7 @@ async def test_what_its_hook_runs_stops_the_processes_first(client: Client) -> N
 
 
 async def refused(client: Client, name: str) -> bool:
-    """Whether an ordinary pod of the namespace depends on the webhook, and so is not created."""
+    """Return True if creating a plain pod fails because the webhook is unavailable."""
     body = json.dumps(manifests.pod(name, elect=None)).encode()
     try:
         await client.session.request("POST", PODS.path(NAMESPACE), params={"dryRun": "All"}, body=body, timeout=15.0)
@@ -302,7 +302,7 @@ async def refused(client: Client, name: str) -> bool:
 
 
 async def uids(client: Client) -> set[str]:
-    """Pods of agent and webhook."""
+    """Return the UIDs of the pods of agent and webhook."""
     pods = await client.list(PODS, NAMESPACE, labels="app.kubernetes.io/component in (agent,webhook)")
     return {pod["metadata"]["uid"] for pod in pods}
 

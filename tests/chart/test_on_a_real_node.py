@@ -1,8 +1,7 @@
-"""The chart as a user meets it: agents, webhooks and candidate schedulers as pods, from installation to the end.
+"""The chart as users run it: agents, webhooks and candidate schedulers as pods, from installation to removal.
 
-Two clusters with a real node each, which is what rights of both sides take. They begin with the previous commit's
-chart and image, and change to this one's one after the other, so that either direction meets both versions.
-"""
+Two clusters with one real node each, because exec and logs need kubelets in both. They start with the previous
+commit's chart and image. Each is upgraded in turn, so both versions meet in both directions."""
 
 import asyncio
 import functools
@@ -68,7 +67,7 @@ VALUES = {
 }
 OF = {"one": {"clusterName": "one"}, "two": {"clusterName": "two", "agent.replicas": "1", "webhook.replicas": "1"}}
 LATER: dict[str, dict[str, str]] = {"one": {}, "two": {"metrics.authentication": "true"}}
-"""What an upgrade changes besides."""
+"""Additional values for the upgrade, by cluster."""
 SCRIPT = "echo hello; trap exit TERM; while :; do sleep 1; done"
 PLACES = {"default": ("one", "one"), "there": ("one", "two"), "back": ("two", "one")}
 """Source and target by namespace."""
@@ -77,13 +76,13 @@ PATIENCE_SECONDS = 150.0
 
 @dataclass(frozen=True)
 class Release:
-    """What there is to install: a checkout, and the tag of its image."""
+    """A version to install: a checkout and its image's tag."""
 
     source: Path
     tag: str
 
     async def apply(self, fleet: Fleet, verb: str, cluster: str, **more: str) -> None:
-        """`helm install` or `helm upgrade`."""
+        """Run `helm install` or `helm upgrade`."""
         values = VALUES | OF[cluster] | {"image.tag": self.tag} | more
         settings = [flag for name, value in values.items() for flag in ("--set", f"{name}={value}")]
         await call(fleet, cluster, verb, "flotilla", str(self.source / "charts" / "flotilla"), *FLAGS, *settings)
@@ -91,7 +90,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Releases:
-    """The previous commit's and this one's."""
+    """The releases of the previous commit and of this tree."""
 
     old: Release
     new: Release
@@ -99,7 +98,7 @@ class Releases:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """Clusters with a real node each that have nothing of ours."""
+    """Two clusters with a real node each and without any object of Flotilla."""
     if reason := why_not():
         pytest.skip(reason)
     async with Sandbox(tmp_path_factory.mktemp("real") / "two", list(OF), "real:1", agents=False) as sandbox:
@@ -109,7 +108,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def releases(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> Releases:
-    """Both, with their images on the nodes."""
+    """Both releases, with their images loaded on the nodes."""
     found = Releases(
         Release(await asyncio.to_thread(previous.checkout, sandbox.directory / "previous"), "old"),
         Release(REPOSITORY, "new"),
@@ -125,7 +124,7 @@ async def releases(sandbox: Sandbox, tmp_path_factory: pytest.TempPathFactory) -
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet(sandbox: Sandbox) -> AsyncIterator[Fleet]:
-    """All rights in both."""
+    """Clients with all rights in both clusters."""
     fleet = Fleet(sandbox)
     yield fleet
     await fleet.close()
@@ -136,7 +135,7 @@ async def call(fleet: Fleet, cluster: str, *arguments: str) -> str:
 
 
 def deployment(name: str, **annotations: str) -> Raw:
-    """Elected pods that run until they are told to end."""
+    """Return a Deployment with one elected pod that runs until SIGTERM."""
     containers = [{"name": "main", "image": BUSYBOX_IMAGE, "command": ["sh", "-c", SCRIPT]}]
     labels = {"app": name}
     metadata = {"labels": labels, "annotations": {"multicluster.admiralty.io/elect": "", **annotations}}
@@ -155,7 +154,7 @@ async def proxies(client: Client, namespace: str | None = None) -> list[Raw]:
 
 
 async def delegates(fleet: Fleet) -> dict[str, int]:
-    """UIDs of delegates in all clusters, and how often their containers have been started again."""
+    """Return restart counts of the delegates in all clusters by UID."""
     listed = [await client.list(PODS, labels=LABEL_PARENT_UID) for client in fleet.clients.values()]
     return {
         pod["metadata"]["uid"]: sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
@@ -165,7 +164,7 @@ async def delegates(fleet: Fleet) -> dict[str, int]:
 
 
 async def all_run(fleet: Fleet, want: dict[str, int]) -> None:
-    """Wait until namespaces have exactly so many proxy pods, all of them running in their target."""
+    """Wait until each namespace has exactly this many proxy pods and all of them run in its target."""
 
     async def probe() -> bool:
         for namespace, count in want.items():
@@ -180,17 +179,17 @@ async def all_run(fleet: Fleet, want: dict[str, int]) -> None:
 
 
 async def scale(fleet: Fleet, replicas: int) -> None:
-    """Other numbers of pods in every namespace."""
+    """Set the replicas of the Deployment in every namespace."""
     for namespace, (source, _) in PLACES.items():
         await fleet.clients[source].patch(DEPLOYMENTS, "web", {"spec": {"replicas": replicas}}, namespace)
 
 
 FORBIDDEN = re.compile(r" cannot \w+ resource ")
-"""How API servers say that a role lacks a verb."""
+"""Phrase in an API server's message if a role lacks a verb."""
 
 
 async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
-    """What a process may not do and would."""
+    """Return a component's log lines about requests that its role forbids."""
     selector = f"app.kubernetes.io/component={component}"
     flags = ("-n", NAMESPACE, "-l", selector, "--all-containers", "--tail=-1", "--prefix")
     lines = (await kubectl(fleet.sandbox[cluster], "logs", *flags)).splitlines()
@@ -198,7 +197,7 @@ async def refused(fleet: Fleet, cluster: str, component: str) -> list[str]:
 
 
 async def flotilla(fleet: Fleet, *arguments: str) -> str:
-    """What the command says to somebody with contexts of both clusters."""
+    """Run the command with the contexts of both clusters and return its output."""
     code, output, errors = await run_flotilla(fleet, *arguments)
     assert code == 0, errors or output
     return output
@@ -210,7 +209,7 @@ async def run_flotilla(fleet: Fleet, *arguments: str) -> tuple[int, str, str]:
 
 
 async def doctor(fleet: Fleet, cluster: str) -> str:
-    """What it says as soon as nothing is the matter: on a busy machine answers of a target may just have been slow."""
+    """Return doctor's output once it finds no problem; a target may answer slowly on a busy machine."""
 
     async def probe() -> str:
         code, output, errors = await run_flotilla(fleet, "doctor", "--context", cluster)
@@ -221,7 +220,7 @@ async def doctor(fleet: Fleet, cluster: str) -> str:
 
 
 async def join(fleet: Fleet) -> None:
-    """Namespaces in both clusters, and a target for each."""
+    """Create the namespaces in both clusters and a target for each."""
     for namespace, (source, target) in PLACES.items():
         for name, client in fleet.clients.items():
             enabled = manifests.namespace(namespace, enabled=name == source)
@@ -247,7 +246,7 @@ async def test_two_clusters_from_installation_through_an_upgrade(fleet: Fleet, r
     before = await delegates(fleet)
     assert list(before.values()) == [0] * 4
 
-    # Every process of a cluster is another one afterwards; the workload is the same. First one side is of this commit.
+    # An upgrade replaces every process and no pod. After the first one, the clusters run different versions.
     for number, cluster in enumerate(OF, 2):
         await releases.new.apply(fleet, "upgrade", cluster, **LATER[cluster])
         assert {uid: count for uid, count in (await delegates(fleet)).items() if uid in before} == before
@@ -291,7 +290,7 @@ async def test_the_charts_own_test_says_that_it_works_and_leaves_nothing(fleet: 
 
 @pytest.mark.seldom
 async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_reach_the_webhook(fleet: Fleet) -> None:
-    # To its port of metrics, which speaks no TLS; connections to the right one would live on behind the Service.
+    # Port 8080 serves metrics without TLS. A changed Service would not help: its open connections persist.
     await reach(fleet, 8080)
     try:
         with pytest.raises(helm.Failed, match="pod flotilla-test failed"):
@@ -305,7 +304,7 @@ async def test_the_charts_own_test_fails_and_tells_why_where_api_servers_do_not_
 
 
 async def reach(fleet: Fleet, port: int) -> None:
-    """Have the API server look for what validates at another port of the webhook's Service."""
+    """Make the API server call the validating webhook at another port of its Service."""
     client, name = fleet.clients["one"], "multicluster-scheduler"
     entries = (await client.get(VALIDATING_WEBHOOKS, name))["webhooks"]
     webhook = next(entry for entry in entries if entry["clientConfig"]["service"]["path"] == PATH_VALIDATE)
@@ -343,7 +342,7 @@ async def test_a_target_is_drained_and_gets_its_pods_back(fleet: Fleet) -> None:
 
 
 async def says_hello(cluster: Cluster, *arguments: str) -> bool:
-    """Whether kubectl does: a node's address follows the leader, which may take a while."""
+    """Return True if kubectl prints `hello`; the node's address takes a while to follow the leader."""
     try:
         return (await kubectl(cluster, *arguments)).strip() == "hello"
     except SandboxError:
@@ -361,7 +360,7 @@ async def test_metrics_with_authentication_are_for_nobody_without_a_token(fleet:
         assert await client.session.request("GET", f"{health}/healthz") == b"ok\n"
         with pytest.raises(NotFound):
             await client.session.request("GET", f"{health}/metrics")
-        # The API server keeps the token of whoever asks it to itself.
+        # The API server's proxy does not forward the client's token.
         with pytest.raises(Unauthorized):
             await client.session.request("GET", f"{PODS.path(NAMESPACE, f'https:{name}:8443', 'proxy')}/metrics")
 
@@ -389,7 +388,7 @@ async def test_the_end_comes_when_somebody_says_what_becomes_of_the_pods(fleet: 
     await all_run(fleet, {"default": count})
     assert await delegates(fleet) == before
 
-    # After a refusal Helm upgrades no more, unless one rolls back; what was said can be said to the cluster as well.
+    # After a failed uninstallation Helm refuses upgrades until a rollback, so set the policy by annotation.
     await kubectl(
         one, "-n", NAMESPACE, "annotate", "deployment", "flotilla-agent", "multicluster/uninstall-policy=delete"
     )

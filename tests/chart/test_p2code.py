@@ -1,4 +1,4 @@
-"""By whose rights manifests are applied: what the chart makes for it, and that it is enough and no more."""
+"""The service account that applies manifests: the chart's objects for it, and that its rights are minimal."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ ON = "agent.p2code.enabled=true"
 
 
 def made(*settings: str) -> list[Raw]:
-    """What is in other namespaces than the chart's own."""
+    """Return the objects in namespaces other than the chart's own."""
     usual = {each["metadata"].get("namespace") for each in template()}
     return [each for each in template(*settings) if each["metadata"].get("namespace") not in usual]
 
@@ -85,7 +85,7 @@ async def test_with_these_rights_the_agent_may_do_what_the_account_may_and_nowhe
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     kinds = {kind.name: kind for kind in (SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS)}
-    # An account that may nothing else.
+    # Account without any other rights.
     name = f"agent-of-{namespace}"
     settings = (ON, f"agent.p2code.namespaces={{{namespace}}}", f"agent.serviceAccount.name={name}")
     for each in await asyncio.to_thread(made, *settings):

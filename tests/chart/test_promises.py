@@ -1,4 +1,4 @@
-"""What the chart installs keeps promises of tests/e2e; all of them: `hack/test tests/e2e --installed-by=chart`."""
+"""Some promises of tests/e2e with the chart's pods. `hack/test tests/e2e --installed-by=chart` runs all."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ SOME = ("test_01_proxy_pods.py", "test_06_killed_agents.py::test_an_agent_killed
 async def test_promises_are_kept_by_pods_as_by_processes() -> None:
     if reason := why_not():
         pytest.skip(reason)
-    # Neither this run's cache nor its workers are the other run's.
+    # The child process must not share this run's pytest cache or workers.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     files = [str(REPOSITORY / "tests" / "e2e" / name) for name in SOME]
     flags = ("--installed-by=chart", "-p", "no:cacheprovider", "--numprocesses=0")
@@ -33,7 +33,7 @@ async def test_promises_are_kept_by_pods_as_by_processes() -> None:
         output, _ = await run.communicate()
     finally:
         if run.returncode is None:
-            # As one does by hand: it takes its clusters down.
+            # SIGINT, like Ctrl-C, makes pytest remove its clusters.
             run.send_signal(2)
             await process.wait_gone([run.pid], 60)
     assert run.returncode == 0, output.decode()

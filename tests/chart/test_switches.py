@@ -1,4 +1,4 @@
-"""Rights go with the features that they serve: what values switch off nobody may do."""
+"""Rights depend on features: a disabled feature's rights are not granted."""
 
 import pytest
 
@@ -17,7 +17,7 @@ OFF = {
     "agent.settings.stand-in-volumes=false": {ownroles.STAND_INS},
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
-"""What these values switch off."""
+"""Features by the values that disable them."""
 SERVED = {placementroles.SERVE_PLACEMENTS, placementroles.EVALUATE_PLACEMENTS}
 CHECKED = {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS}
 ON = {
@@ -44,9 +44,9 @@ ON = {
         ownroles.SERVICE_LINKS_KEPT,
     },
 }
-"""What is off unless these values are given."""
+"""Features by the values that enable them."""
 NEVER = {ownroles.REGISTER}
-"""The chart itself does it."""
+"""Features of processes without the chart, which performs these tasks itself."""
 ALWAYS = {
     *(ownroles.LEADER, ownroles.SCHEDULE, ownroles.STATUS, ownroles.ELECT, ownroles.TARGET, ownroles.DELEGATES),
     *(ownroles.VIRTUAL_NODES, ownroles.NODE_LEASES, ownroles.TELL, ownroles.SUMMARY, ownroles.PROPERTIES),
@@ -54,7 +54,7 @@ ALWAYS = {
     *(ownroles.FOLLOW, ownroles.FOLLOW_CLAIMS, ownroles.FOLLOW_RULES, ownroles.SHARE, ownroles.SHARE_BY_MCS),
     *(ownroles.KUBELET, ownroles.KUBELET_APPROVAL, ownroles.WARN, ownroles.CALLED, ownroles.SERVE, ownroles.FENCE),
 }
-"""No value switches these off."""
+"""Features that no value disables."""
 BOTH = pytest.mark.parametrize("account", [AGENT, WEBHOOK], ids=lambda account: account.name)
 
 

@@ -1,8 +1,8 @@
-"""`helm upgrade` from the chart whose one role of sources held the rights of all features, with live pods and Services.
+"""`helm upgrade` from the chart whose single source role held all features' rights, with live pods and
+Services.
 
-Source and target with a real node each for what the chart brings, and fake ones for delegates. Nothing that is there
-may be lost at any moment from before the upgrade until long after it; who watches sees losses where there are any.
-"""
+Source and target have one real node for the chart's pods and fake nodes for delegates. Witnesses record each
+loss from before the upgrade until long after it; none is allowed."""
 
 import asyncio
 import json
@@ -60,9 +60,9 @@ CLUSTERS = ("cd", "us")
 SHOP, PODS_BEFORE = "shop", 50
 SHARED = ("web", "api")
 KEPT = [name for name in FEATURES if name not in NAMED_FEATURES]
-"""Features whose rights the one role held: those that came later have to be named by a Source."""
+"""Features in the old role. A Source has to list the features that were added later."""
 BY_HAND = ((ROLE_BINDINGS, "anne"), (CLUSTER_ROLE_BINDINGS, "bert"))
-"""What an administrator has bound to the role of sources without any Source, and whom."""
+"""Bindings that an administrator created without a Source: kind and user."""
 USERS = (*(f"system:serviceaccount:{SHOP}:{name}" for name in CLUSTERS), *(name for _, name in BY_HAND))
 WATCHED = (
     (PODS, witnesses.of_a_pod),
@@ -72,12 +72,12 @@ WATCHED = (
     (CHAPERONS, witnesses.of_any),
 )
 LATER_SECONDS = 20.0
-"""Longer than the lease of an agent that has gone, so that its successor has looked at everything."""
+"""Seconds longer than a stopped agent's lease, so that its successor has reconciled everything."""
 
 
 @dataclass(frozen=True)
 class Shop:
-    """What runs, and who watches it."""
+    """The workload and its witnesses."""
 
     fleet: Fleet
     rights: Rights
@@ -85,11 +85,11 @@ class Shop:
 
     @property
     def losses(self) -> list[str]:
-        """All that anybody has seen."""
+        """Losses that all witnesses have recorded."""
         return [loss for each in (self.rights, *self.changes) for loss in each.losses]
 
     def __str__(self) -> str:
-        """How closely everything has been watched so far."""
+        """Frequency and number of the observations so far."""
         rounds = f"{len(self.rights.rounds)} rounds, {self.rights.longest:.2f} s apart at most"
         objects, seen = sum(len(each.objects) for each in self.changes), sum(each.seen for each in self.changes)
         return (
@@ -97,7 +97,7 @@ class Shop:
         )
 
     async def upgrade(self, cluster: str) -> tuple[float, str]:
-        """`helm upgrade` to this chart: how many seconds it took, and what its hook said."""
+        """Upgrade to this chart. Return the duration in seconds and the hook's log."""
         started = time.monotonic()
         said = asyncio.ensure_future(hook_said(self.fleet, cluster))
         try:
@@ -109,7 +109,7 @@ class Shop:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """Both clusters with the chart as it was before roles of features, and with the images of then and of now."""
+    """Both clusters with the chart from before feature roles, and the images of both versions."""
     before = previous.before("charts/flotilla/templates/upgrade.yaml")
     if reason := why_not() or ("" if before else "the history does not go back to the chart before"):
         pytest.skip(reason)
@@ -125,7 +125,7 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 
 async def apply(sandbox: Sandbox, verb: str, cluster: str, tag: str) -> None:
-    """`helm install` or `helm upgrade`."""
+    """Run `helm install` or `helm upgrade`."""
     found = values(cluster, (), candidate_scheduler=False)
     found["image"]["tag"] = tag
     file = sandbox.directory / f"{cluster}.json"
@@ -137,7 +137,7 @@ async def apply(sandbox: Sandbox, verb: str, cluster: str, tag: str) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def shop(sandbox: Sandbox) -> AsyncIterator[Shop]:
-    """Pods of the source that run in the target, and two Services and an Ingress that lead to them in both."""
+    """Source pods that run in the target, with two Services and an Ingress that select them in both clusters."""
     fleet = Fleet(sandbox)
     try:
         async with fleet.namespace(("us",), name=SHOP):
@@ -159,7 +159,7 @@ async def shop(sandbox: Sandbox) -> AsyncIterator[Shop]:
 
 
 async def grant(fleet: Fleet) -> None:
-    """A ClusterSource, and bindings that somebody has made by hand, in the target."""
+    """Create a ClusterSource, and bindings without a Source, in the target."""
     us, reference = fleet.clients["us"], {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": SOURCE_ROLE}
     spec = {"serviceAccount": {"name": "us", "namespace": SHOP}}
     await us.create(CLUSTER_SOURCES, manifests.ours("ClusterSource", "wide", None, spec))
@@ -171,7 +171,7 @@ async def grant(fleet: Fleet) -> None:
 
 
 async def open_shop(fleet: Fleet) -> None:
-    """Everything runs, and both clusters know of it."""
+    """Create the workload and wait until both clusters have its endpoints."""
     await fleet.source.create(SERVICES, shared.service("web"), SHOP)
     marked = shared.service("api", {"multicluster/global": "true"}, selector={"app": "web"})
     await fleet.source.create(SERVICES, marked, SHOP)
@@ -183,14 +183,14 @@ async def open_shop(fleet: Fleet) -> None:
 
 
 async def serves(fleet: Fleet, pods: int) -> None:
-    """Wait until so many pods run, and both clusters have them as endpoints of both Services."""
+    """Wait until this many pods run and both clusters have them as endpoints of both Services."""
     await fleet.running(SHOP, "web", pods, seconds=120.0)
     for name in SHARED:
         await shared.known_everywhere(fleet, SHOP, name, pods, CLUSTERS)
 
 
 async def hook_said(fleet: Fleet, cluster: str) -> str:
-    """The log of the pod that Helm runs before an upgrade, which is deleted with its Job."""
+    """Return the log of the upgrade hook's pod, which Helm deletes with its Job."""
 
     async def started() -> str:
         pods = await fleet.clients[cluster].list(PODS, NAMESPACE, labels="app.kubernetes.io/component=upgrade")
@@ -202,7 +202,7 @@ async def hook_said(fleet: Fleet, cluster: str) -> str:
 
 
 def triples(found: list[Raw]) -> set[tuple[str, str, str]]:
-    """Every verb that rules grant, with group and resource."""
+    """Return group, resource and verb of each right that the rules grant."""
     return {
         (group, resource, verb)
         for rule in found
@@ -213,14 +213,15 @@ def triples(found: list[Raw]) -> set[tuple[str, str, str]]:
 
 
 async def bindings(fleet: Fleet) -> dict[str, str]:
-    """Versions of all bindings of the target to roles of sources, by kind and name."""
+    """Return the resource versions of the target's bindings to source roles, by kind and name."""
     listed = [each for kind in (ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS) for each in await fleet.clients["us"].list(kind)]
     metadata = [(each["kind"], each["metadata"]) for each in listed if each["roleRef"]["name"].startswith(SOURCE_ROLE)]
     return {f"{kind} {each['name']}": each["resourceVersion"] for kind, each in metadata}
 
 
 async def narrowed_last(fleet: Fleet) -> None:
-    """The role holds Admiralty's rules alone, since after all else was written: who asks could miss a short moment."""
+    """Check that the role has only Admiralty's rules and was written last. Sampling rights could miss a short
+    gap."""
     roles = {each["metadata"]["name"]: each for each in await fleet.clients["us"].list(CLUSTER_ROLES)}
     assert triples(roles[SOURCE_ROLE]["rules"]) == triples(rules(SOURCE))
     features = [roles[feature_role(SOURCE_ROLE, name)]["metadata"]["resourceVersion"] for name in FEATURES]

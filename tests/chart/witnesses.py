@@ -1,4 +1,4 @@
-"""Who watches an upgrade: rights that are asked for all the time, and objects whose every change is seen."""
+"""Witnesses of an upgrade: they poll rights continuously and record every change of objects."""
 
 import asyncio
 import contextlib
@@ -18,23 +18,23 @@ from tests.e2e.test_57_roles import may
 
 Raw = dict[str, Any]
 Loss = Callable[[Raw, Raw], str]
-"""What an object has lost from one version to the next, empty for nothing."""
+"""Function that describes an object's loss between two versions; empty if there is none."""
 
 _PAUSE_SECONDS, _SILENCE_SECONDS = 0.075, 600.0
 
 
 class Witness(Protocol):
-    """Sees losses until it is cancelled."""
+    """Records losses until it is cancelled."""
 
     losses: list[str]
 
     async def watch(self) -> None:
-        """Look on."""
+        """Run until cancelled."""
 
 
 @contextlib.asynccontextmanager
 async def watching(*witnesses: Witness) -> AsyncIterator[None]:
-    """Have witnesses look on meanwhile; one that could not fails the test."""
+    """Run witnesses during the context. Fails if a witness ends early."""
     tasks = [asyncio.ensure_future(each.watch()) for each in witnesses]
     try:
         yield
@@ -47,10 +47,9 @@ async def watching(*witnesses: Witness) -> AsyncIterator[None]:
 
 @dataclass
 class Rights:
-    """Asks what users may do in a namespace: every time for one right of each role, the next time for another one.
+    """Polls the rights of users in a namespace: per round one right of each role, in turn.
 
-    Rights of one role come and go together, so that none is lost for longer than a round without being told.
-    """
+    A role's rights change together, so each loss that outlasts a round is recorded."""
 
     client: Client
     namespace: str
@@ -59,7 +58,7 @@ class Rights:
     losses: list[str] = field(default_factory=list)
     asked: int = 0
     rounds: list[float] = field(default_factory=list)
-    """When each began."""
+    """Start time of each round."""
 
     async def watch(self) -> None:
         rights = [each for user in self.users for each in self._by_role(user)]
@@ -82,13 +81,13 @@ class Rights:
 
     @property
     def longest(self) -> float:
-        """Seconds from one round to the next, at worst."""
+        """Longest time between two rounds, in seconds."""
         return max(after - before for before, after in itertools.pairwise(self.rounds))
 
 
 @dataclass
 class Changes:
-    """Every change of the objects of a kind in a namespace, of those that come meanwhile, too."""
+    """Records every change of a kind's objects in a namespace, including new objects."""
 
     client: Client
     kind: Kind
@@ -101,7 +100,7 @@ class Changes:
 
     @classmethod
     async def of(cls, client: Client, kind: Kind, namespace: str, loss: Loss) -> "Changes":
-        """From now on."""
+        """Start from the current objects."""
         version, items = await client.list_raw(kind, namespace)
         listed = [json.loads(bytes(item)) for item in items]
         return cls(client, kind, namespace, loss, version, {each["metadata"]["name"]: each for each in listed})
@@ -128,7 +127,7 @@ class Changes:
 
 
 def of_a_pod(before: Raw, after: Raw) -> str:
-    """Whether it is another one, is on its way out, has started again or is ready no more."""
+    """Describe whether a pod was replaced, is terminating, has restarted, or is no longer ready."""
     if restarts := sum(each["restartCount"] for each in after["status"].get("containerStatuses", ())):
         return f"has been restarted {restarts} times"
     if shared.is_ready(before) and not shared.is_ready(after):
@@ -137,26 +136,26 @@ def of_a_pod(before: Raw, after: Raw) -> str:
 
 
 def of_a_service(before: Raw, after: Raw) -> str:
-    """Whether it leads to other pods."""
+    """Describe whether a Service selects other pods."""
     selectors = [each["spec"].get("selector") for each in (before, after)]
     return of_any(before, after) or ("" if selectors[0] == selectors[1] else f"selects {selectors[1]}")
 
 
 def of_endpoints(before: Raw, after: Raw) -> str:
-    """Which addresses are not ready any more."""
+    """Describe which addresses are no longer ready."""
     missing = _addresses(before) - _addresses(after)
     return f"has lost {sorted(missing)}" if missing else of_any(before, after)
 
 
 def of_any(before: Raw, after: Raw) -> str:
-    """Whether it is another one, or on its way out."""
+    """Describe whether the object was replaced or is being deleted."""
     if "deletionTimestamp" in after["metadata"]:
         return "is being deleted"
     return "" if before["metadata"]["uid"] == after["metadata"]["uid"] else "is another one"
 
 
 def _now() -> str:
-    """As logs have it."""
+    """Return the current time in the logs' format."""
     return datetime.datetime.now(datetime.UTC).strftime("%H:%M:%S.%f")[:-3]
 
 

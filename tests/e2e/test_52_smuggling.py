@@ -170,7 +170,7 @@ def meshed_without_mark(pod: Raw) -> Raw:
 
 @contextlib.asynccontextmanager
 async def asked_again(fleet: Fleet) -> AsyncIterator[None]:
-    """Our webhook is asked again when others have changed a pod after it."""
+    """Make the API server call Flotilla's webhook again after other webhooks have changed a pod."""
     found = await fleet.source.get(MUTATING_WEBHOOKS, CONFIGURATION)
 
     async def have(policy: str) -> None:

@@ -37,7 +37,7 @@ KILLS = 3
 
 @dataclass
 class Timeline:
-    """When a watch has first told of what follows from a cut, in seconds since then."""
+    """Seconds from a network cut until a watch first reports each consequence."""
 
     elsewhere: str
     """Virtual node of the target that runs the replacements."""

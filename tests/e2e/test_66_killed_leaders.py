@@ -34,7 +34,7 @@ pytestmark = [
 
 @dataclass
 class Trial:
-    """A Deployment and a StatefulSet that move, and whoever kills the agent that moves them."""
+    """A Deployment and a StatefulSet that move while the trial kills the leading agent."""
 
     fleet: Fleet
     namespace: str

@@ -48,7 +48,7 @@ async def says(fleet: Fleet, namespace: str) -> str | None:
 
 @contextlib.asynccontextmanager
 async def closed(fleet: Fleet, namespace: str, target: str) -> AsyncIterator[None]:
-    """A target that takes no pods."""
+    """Cordon a target's virtual node for the duration of the context."""
     node = virtual_node(namespace, target)
     await fleet.source.patch(NODES, node, {"spec": {"unschedulable": True}})
     try:
@@ -143,7 +143,7 @@ async def interrupted(fleet: Fleet, namespace: str) -> None:
 
 @contextlib.asynccontextmanager
 async def moves_watched(fleet: Fleet, namespace: str) -> AsyncIterator[asyncio.StreamReader]:
-    """What `flotilla moves -w` writes; it ends with the block, by Ctrl-C."""
+    """Output of `flotilla moves -w`, which Ctrl-C ends at the end of the context."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "agent.cli", "moves", "-w", "-n", namespace),
         *("--kubeconfig", str(fleet.sandbox["cd"].kubeconfig)),

@@ -201,8 +201,8 @@ async def test_the_example_of_the_article_runs_on_containers_of_two_clusters(fle
 
 
 def many(namespace: str) -> Raw:
-    """Return an application with a workload for each of PLACES: `web` with two pods and a Service; the others
-    idle."""
+    """Return an application with a workload for each of PLACES: `web` with two pods and a Service, and idle
+    ones."""
     deployments = [web("web", 2)]
     for name in OTHERS:
         made = manifests.deployment(name, 1, terminationGracePeriodSeconds=1)
@@ -222,10 +222,10 @@ def many(namespace: str) -> Raw:
 
 
 async def reached(fleet: Fleet, namespace: str) -> bool:
-    """Whether all requests of a second are answered: kube-proxies learn of endpoints after API servers do.
+    """Return True if all requests of one second succeed: a kube-proxy receives endpoints later than its API
+    server.
 
-    It takes as long as a client waits for an answer, where one that was sent to nobody is never given.
-    """
+    A failing call takes as long as the client's timeout, since a request without endpoints gets no answer."""
     async with traffic(fleet, namespace, "web") as asked:
         await asyncio.sleep(1)
     failed = {name: each["failed"] for name, each in asked.results.items() if each["failed"]}
