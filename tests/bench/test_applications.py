@@ -1,4 +1,4 @@
-"""The benchmark of P2CODE's applications measures what it says, at a size that takes no time."""
+"""The benchmark of P2CODE's applications, at a small size."""
 
 from hack.lab.benchmarks.applications import applications
 

@@ -1,4 +1,4 @@
-"""The benchmark of a whole application: what it is made of."""
+"""The benchmark of a whole application: its objects."""
 
 from agent.model.p2code.check import Application, World, check, draft
 from hack.lab.benchmarks.application import application

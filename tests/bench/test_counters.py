@@ -1,4 +1,4 @@
-"""Writes of an agent, from its metrics."""
+"""Counts of an agent's writes, read from its metrics."""
 
 from prometheus_client import generate_latest
 

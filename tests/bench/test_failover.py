@@ -1,4 +1,4 @@
-"""The failover benchmark: its verdict, and that it runs."""
+"""The failover benchmark: its verdict and a run."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The gateway benchmark: its verdict, and that it runs."""
+"""The gateway benchmark: its verdict and a run."""
 
 from dataclasses import replace
 

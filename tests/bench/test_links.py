@@ -1,4 +1,4 @@
-"""The links benchmark: when a link counts, what a resync may do, its verdict, and that it runs."""
+"""The links benchmark: criterion for a working link, limits of a resync, verdict, and a run."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Pods that are replaced, and a rollout of few on a real cluster; its figures are nobody's business here."""
+"""The move benchmark: replaced pods, and a small run on a real cluster, whose figures are not checked."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Cores of its own for a process, which the kernel holds it to."""
+"""Pinning a process to cores of its own, as the kernel enforces it."""
 
 import os
 import subprocess

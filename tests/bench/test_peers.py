@@ -1,4 +1,4 @@
-"""The peers benchmark: its verdict, and that it runs."""
+"""The peers benchmark: its verdict and a run."""
 
 import pytest
 

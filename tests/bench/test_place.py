@@ -6,7 +6,8 @@ from hack.lab.benchmarks.__main__ import main
 from hack.lab.benchmarks.place import KINDS, place
 
 EACH = len(KINDS) + 3
-"""One row more for pods that differ, one for pods that follow a Placement, and one for pods that name their targets."""
+"""Rows per number of targets: one per kind, and one each for differing pods, pods with a Placement, and pods
+that name their targets."""
 
 
 @pytest.mark.full("Measures for ten seconds what no promise depends on.")

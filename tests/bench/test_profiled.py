@@ -1,4 +1,4 @@
-"""Hot spots from a profile that the profiler really wrote."""
+"""Hot spots from a real profile."""
 
 import os
 import subprocess

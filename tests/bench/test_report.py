@@ -1,4 +1,4 @@
-"""How results are written."""
+"""Output of results."""
 
 import dataclasses
 import json

@@ -1,4 +1,4 @@
-"""A run on a real cluster; the figures themselves are nobody's business here."""
+"""A run on a real cluster, whose figures are not checked."""
 
 from collections.abc import AsyncIterator
 

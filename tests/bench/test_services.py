@@ -7,7 +7,8 @@ A, B = ("team", "a"), ("team", "b")
 
 
 def times_of_two_pods() -> EndpointTimes:
-    """A delegate in each target, Ready at 1 and 2; the source knows both at 4, us at 5, eu at 3."""
+    """Return times of a delegate per target, Ready at 1 s and 2 s. The source has both endpoints at 4 s, us at
+    5 s, eu at 3 s."""
     times = EndpointTimes(("cd", "us", "eu"))
     times.delegate("us", A, "web", "", 0.5)
     times.delegate("us", A, "web", "10.1.0.1", 1.0)

@@ -1,4 +1,4 @@
-"""Standstills of an event loop, written down by a program that was really run."""
+"""Standstills of an event loop, recorded by a real program."""
 
 import os
 import subprocess

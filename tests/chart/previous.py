@@ -10,7 +10,7 @@ from hack.lab.sandbox.objects import REPOSITORY
 
 def checkout(folder: Path, commit: str = "HEAD~1") -> Path:
     """Write the installed parts of a commit (default: the previous one) to a folder. Return it, or this tree if
-    git fails."""
+    the history lacks the commit."""
     return folder if write_out(folder, commit, (*OURS, "charts")) else REPOSITORY
 
 

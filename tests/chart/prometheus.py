@@ -92,7 +92,7 @@ class Prometheus:
 
 @contextlib.asynccontextmanager
 async def running(folder: Path, jobs: Mapping[str, Sequence[str]]) -> AsyncIterator[Prometheus]:
-    """A Prometheus that scrapes each job's HOST:PORT every second."""
+    """Run a Prometheus that scrapes each job's HOST:PORT every second."""
     scrapes = [{"job_name": job, "static_configs": [{"targets": list(targets)}]} for job, targets in jobs.items()]
     config = {"global": {"scrape_interval": "1s", "scrape_timeout": "1s"}, "scrape_configs": scrapes}
     (folder / "prometheus.yml").write_text(json.dumps(config))

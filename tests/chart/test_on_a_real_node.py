@@ -1,7 +1,7 @@
 """The chart as users run it: agents, webhooks and candidate schedulers as pods, from installation to removal.
 
-Two clusters with one real node each, because exec and logs need kubelets in both. They start with the previous
-commit's chart and image. Each is upgraded in turn, so both versions meet in both directions."""
+Two clusters with one real node each exercise the rights of both sides. They start with the previous commit's
+chart and image. Each is upgraded in turn, so both versions meet in both directions."""
 
 import asyncio
 import functools

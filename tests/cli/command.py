@@ -1,4 +1,5 @@
-"""The command `flotilla` as tests type it: in this process, for most of what a process of its own costs is imports."""
+"""The command `flotilla` for tests. It runs in the test's process, since imports are most of a new process's
+cost."""
 
 import asyncio
 import contextlib
@@ -26,21 +27,21 @@ _ONE_AT_A_TIME = threading.Lock()
 
 
 async def flotilla(*words: str, **environment: str) -> Told:
-    """What the command says to these words; a command that handles signals cannot be called like this."""
+    """Run the command in a thread. Commands that handle signals need `call` in the main thread."""
     return await asyncio.to_thread(call, *words, **environment)
 
 
 def call(*words: str, **environment: str) -> Told:
-    """The same in the thread of the caller, which has no event loop; in the main thread any command can be called."""
+    """Run the command in the caller's thread, which must not have an event loop."""
     output, errors = io.StringIO(), io.StringIO()
-    # What it writes to and reads from belongs to all threads.
+    # sys.argv, the streams and the environment are shared by all threads.
     with _ONE_AT_A_TIME, pytest.MonkeyPatch.context() as patch, contextlib.ExitStack() as stack:
         for name, value in environment.items():
             patch.setenv(name, value)
         patch.setattr(sys, "argv", ["flotilla", *words])
-        # The package that was started by `python -m` would be the command's name in what it says about its usage.
+        # Otherwise the usage text names the package that `python -m` started.
         patch.setattr(sys.modules["__main__"], "__package__", None)
-        # Typer sets it.
+        # Typer replaces it.
         patch.setattr(sys, "excepthook", sys.excepthook)
         stack.enter_context(contextlib.redirect_stdout(output))
         stack.enter_context(contextlib.redirect_stderr(errors))
@@ -55,7 +56,7 @@ def call(*words: str, **environment: str) -> Told:
 
 
 async def typed(*words: str, **environment: str) -> Told:
-    """What any program says that is run as from a shell."""
+    """Run any program as from a shell."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(*words, stdout=pipe, stderr=pipe, env={**os.environ, **environment})
     output, errors = await process.communicate()
@@ -64,7 +65,7 @@ async def typed(*words: str, **environment: str) -> Told:
 
 
 async def allowed(kubeconfig: Path) -> None:
-    """Wait until somebody may read nodes: an API server learns a moment late of rights that are given."""
+    """Wait until the user may read nodes; an API server applies new rights with a delay."""
     client = connect(kubeconfig)
 
     async def may() -> bool:
@@ -78,7 +79,7 @@ async def allowed(kubeconfig: Path) -> None:
 
 @contextlib.contextmanager
 def _warnings_told(errors: io.StringIO) -> Iterator[None]:
-    """Have what this thread logs among the errors: a process without log handlers writes it there."""
+    """Add this thread's warnings to the errors, as a process without log handlers does."""
     caller = threading.get_ident()
     handler = logging.StreamHandler(errors)
     handler.setLevel(logging.WARNING)
@@ -92,7 +93,7 @@ def _warnings_told(errors: io.StringIO) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _signals_kept() -> Iterator[None]:
-    """What signals do is as before: an event loop sets those that it handled to their default."""
+    """Restore the signal handlers at the end: an event loop resets handled signals to their default."""
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield

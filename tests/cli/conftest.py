@@ -1,4 +1,4 @@
-"""What tests of the command share: two clusters with agents, and the order that lets them."""
+"""Fixtures of the command's tests: two clusters with agents, and the order of the files that use them."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,7 +13,7 @@ AGENT_FLAGS = (
     "--lease-renew=4",
     "--lease-retry=1",
     "--probe-interval=1",
-    # On a busy machine answers may take a while, and `doctor` tells of that.
+    # On a busy machine requests are slow, and `doctor` would report a slow target.
     "--slow-target=5",
     "--dwell=2",
     "--follow-linger=1",
@@ -22,11 +22,11 @@ AGENT_FLAGS = (
 )
 _HERE = Path(__file__).parent
 _ON_TWO_CLUSTERS = ("test_operator.py", "test_join.py")
-"""In this order: the last test of the last one takes a CRD away."""
+"""Files in their order; the last test of the last file deletes a CRD."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files on the two clusters are the last ones of this folder, so that the clusters run no longer than needed."""
+    """Move the files that use the two clusters to the end, so that the clusters run no longer than needed."""
     ours = [number for number, item in enumerate(items) if item.path.parent == _HERE]
     ordered = sorted((items[number] for number in ours), key=lambda item: _place(item.path.name))
     for number, item in zip(ours, ordered, strict=True):
@@ -39,7 +39,7 @@ def _place(file: str) -> int:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def two(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """Clusters cd and us, which are not joined; each file works in a namespace of its own."""
+    """Clusters `cd` and `us`, not joined. Each file uses its own namespace."""
     directory = tmp_path_factory.mktemp("two") / "two"
     async with Sandbox(directory, ("cd", "us"), "kwok:2", agent_flags=AGENT_FLAGS) as sandbox:
         yield sandbox

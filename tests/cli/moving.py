@@ -1,4 +1,4 @@
-"""Pods, owners and targets of tests of moves, without clusters."""
+"""Pods, owners and targets for tests of moves, without clusters."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -64,6 +64,6 @@ def pod(
 
 
 def homes_of_eu(*, reachable: bool) -> Home:
-    """The target eu."""
+    """Return the target `eu`."""
     status = {"conditions": [{"type": kind, "status": str(reachable)} for kind in ("Reachable", "Ready")]}
     return homes_of([target("eu", status)])[EU]

@@ -1,4 +1,4 @@
-"""A claim whose volume is in a target, as the agent leaves it in the source."""
+"""A claim with a placeholder volume, as the agent creates it in the source for a volume in a target."""
 
 import contextlib
 
@@ -12,7 +12,7 @@ SPEC = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": 
 
 
 async def stand_in(admin: Client, namespace: str) -> str:
-    """Make the claim `data` and what stands for its volume, of which the name is returned."""
+    """Create the claim `data` and its placeholder volume. Return the volume's name."""
     claim = await admin.create(PERSISTENT_VOLUME_CLAIMS, {"metadata": {"name": "data"}, "spec": SPEC}, namespace)
     status = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteOnce"]}
     volume = volume_for(claim, {"status": status}, ("", "us"))
@@ -21,7 +21,7 @@ async def stand_in(admin: Client, namespace: str) -> str:
 
 
 async def is_let_go(admin: Client, namespace: str, volume: str) -> None:
-    """See that it is deleted, and gone with its claim at the latest."""
+    """Check that the volume is being deleted, and wait for its end after deleting the claim."""
     with contextlib.suppress(NotFound):
         assert "deletionTimestamp" in (await admin.get(PERSISTENT_VOLUMES, volume))["metadata"]
     await admin.delete(PERSISTENT_VOLUME_CLAIMS, "data", namespace)

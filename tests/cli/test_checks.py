@@ -1,4 +1,4 @@
-"""What doctor makes of what it has read; without clusters."""
+"""Doctor's checks of a cluster's recorded state; without clusters."""
 
 import base64
 import json
@@ -57,7 +57,7 @@ Check = Callable[[View], Iterator[Finding]]
 
 
 def lease(seconds: float = 2.0, namespace: str = "flotilla") -> Lease:
-    """One that was renewed so long ago."""
+    """Return a Lease that was renewed this many seconds ago."""
     renewed = (NOW - timedelta(seconds=seconds)).isoformat()
     return Lease(Lease.Metadata(namespace), Lease.Spec("agent-1", 15.0, renewed))
 
@@ -88,7 +88,7 @@ def namespace(name: str = "default", *, enabled: bool = True, by_default: bool =
 
 
 def certificate(begins: datetime = NOW - timedelta(days=10), days: float = 90) -> bytes:
-    """Self-signed (PEM)."""
+    """Return a self-signed certificate (PEM)."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "x")])
     builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
@@ -112,7 +112,7 @@ def hook(bundle: bytes | None = None, **changes: Any) -> WebhookView:
 
 
 def installed() -> dict[str, Raw]:
-    """Our CRDs as an API server has them: it adds fields, and says that they are served."""
+    """Return Flotilla's CRDs as an API server stores them: with default fields and the condition Established."""
     established = {"conditions": [{"type": "Established", "status": "True"}]}
     return {
         crd["metadata"]["name"]: {
@@ -125,7 +125,7 @@ def installed() -> dict[str, Raw]:
 
 
 def view(**changes: Any) -> View:
-    """Everything is well."""
+    """Return the view of a healthy cluster with some fields replaced."""
     well = View(
         now=NOW,
         client=__version__,
@@ -142,12 +142,12 @@ def view(**changes: Any) -> View:
 
 
 def bad(check: Check, given: View) -> list[str]:
-    """What a check finds that is not well, after its level."""
+    """Return the findings of a check that are not OK, each with its level."""
     return [str(each) for each in check(given) if each.level is not Level.OK]
 
 
 def only(check: Check, given: View) -> str:
-    """The one thing that is not well."""
+    """Return the only finding that is not OK."""
     [found] = bad(check, given)
     return found
 
@@ -295,7 +295,7 @@ def test_what_is_missing_or_changed_is_a_difference(wanted: dict[str, int]) -> N
 
 
 def without(field: str, configuration: Raw) -> Raw:
-    """A configuration whose webhooks lack a field."""
+    """Return a configuration whose webhooks lack a field."""
     entries = [{key: value for key, value in each.items() if key != field} for each in configuration["webhooks"]]
     return {**configuration, "webhooks": entries}
 
@@ -335,7 +335,7 @@ def test_where_no_namespace_is_labelled_nobody_takes_the_webhook_for_tried() -> 
     told = [each.what for each in webhook.webhook(view(webhook=untried, namespaces=()))]
     assert sum("no elected pod was tried: no namespace is labelled" in what for what in told) == 1
     assert bad(webhook.webhook, view(webhook=untried, namespaces=())) == []
-    # Who may not list namespaces is told that, and no more.
+    # A user who may not list namespaces gets only that finding.
     assert not any("tried" in each.what for each in webhook.webhook(view(webhook=untried, namespaces=None)))
 
 

@@ -1,4 +1,4 @@
-"""ManagedClusters and their sets as lines of tables, without clusters; the verbs on a cluster that serves them."""
+"""ManagedClusters and their sets as table rows, without clusters; the verbs, on a cluster with their CRDs."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Raw = dict[str, Any]
 
 
 def cluster(name: str, available: str = "", taints: list[Raw] | None = None, **labels: str) -> Raw:
-    """A ManagedCluster; an underscore in a label is a dash."""
+    """Return a ManagedCluster. An underscore in a label's key stands for a dash."""
     conditions = [{"type": ocm.CONDITION_AVAILABLE, "status": available, "reason": "R", "message": "m"}]
     found = {key.replace("_", "-"): value for key, value in labels.items()}
     return {

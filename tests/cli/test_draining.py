@@ -1,4 +1,4 @@
-"""Which pods a drain evicts, and which keep it from starting; without clusters."""
+"""Pods that a drain evicts and pods that block it; without clusters."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`flotilla explain pod`, as it is typed, on a real cluster that is source and target, with rooms at work."""
+"""`flotilla explain pod` on a real cluster that is source and target, with running controllers."""
 
 import contextlib
 import json
@@ -66,19 +66,19 @@ class Command:
         self.namespace = namespace
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit status, output and errors."""
+        """Return exit status, output and errors."""
         where = ("-n", self.namespace, "--kubeconfig", str(self.kubeconfig))
         return await flotilla("explain", "pod", *where, *arguments)
 
     async def read(self, name: str) -> Raw:
-        """The account of a pod."""
+        """Return the explanation of a pod."""
         code, output, errors = await self.run(name, "-o", "json")
         assert (code, errors) == (0, "")
         account: Raw = json.loads(output)
         return account
 
     async def refused(self, name: str) -> str:
-        """What is said of a pod of which there is nothing to explain."""
+        """Return the error for a pod that cannot be explained."""
         code, output, errors = await self.run(name)
         assert (code, output) == (1, "")
         assert len(errors.splitlines()) == 1
@@ -86,14 +86,14 @@ class Command:
 
 
 def untold(pod: Raw) -> Raw:
-    """A pod without what agents and schedulers go on telling of it."""
+    """Return a pod without the fields that agents and schedulers keep updating."""
     metadata = {key: pod["metadata"].get(key) for key in ("name", "uid", "labels", "annotations", "finalizers")}
     return {"metadata": metadata, "spec": pod["spec"]}
 
 
 @contextlib.asynccontextmanager
 async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Command]:
-    """Targets `me`, the cluster itself, and `far`, the same by its kubeconfig; both ready."""
+    """Targets `me`, the cluster itself, and `far`, the same cluster by its kubeconfig. Both are Ready."""
     await enable(client, namespace)
     async with running(cluster, *ROOMS):
         try:
@@ -114,20 +114,20 @@ async def _has_node(client: Client, node: str) -> bool:
 
 
 async def create(client: Client, pod: Raw) -> None:
-    """As the webhook would."""
+    """Create a proxy pod as the webhook would."""
     namespace = pod["metadata"]["namespace"]
     finalizers = [names.finalizer(namespace, name) for name in ("me", "far")]
     await client.create(PODS, proxy_pod(pod, finalizers))
 
 
 def huge(name: str, namespace: str, **spec: Any) -> Raw:
-    """A pod that fits on no node."""
+    """Return a pod that fits on no node."""
     containers = [{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "1000"}}}]
     return elected(name, namespace, containers=containers, **spec)
 
 
 async def waits(client: Client, namespace: str, name: str) -> None:
-    """Wait until its one candidate has been refused, and it says so."""
+    """Wait until the pod's only candidate has been refused and its condition reports it."""
 
     async def probe() -> bool:
         conditions = (await client.get(PODS, name, namespace))["status"].get("conditions", [])
@@ -209,7 +209,8 @@ async def test_a_delegate_that_a_queue_of_its_target_gates_is_explained_as_its_p
 
 
 async def _claim_with_a_volume_in(client: Client, namespace: str, target: str) -> None:
-    """Source and target are the same cluster here: so are the claim and its copy, which says that it had a volume."""
+    """Create a claim that is its own copy, since source and target are the same cluster, with a volume in the
+    target."""
     bound = {
         "pv.kubernetes.io/bind-completed": "yes",
         names.ANNOTATION_VOLUME_IN: names.virtual_node(namespace, target),
@@ -263,7 +264,7 @@ async def test_a_user_who_may_not_read_secrets_is_told_what_that_leaves_out(
 
 
 async def _allow_to_read(client: Client, namespace: str) -> None:
-    """An account that may read what it must, and neither Secrets nor PodChaperons; it may write nothing."""
+    """Create an account that may read the required kinds except Secrets and PodChaperons, and may write none."""
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "reader"}}, namespace)
     await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": READER})
     subject = {"kind": "ServiceAccount", "name": "reader", "namespace": namespace}

@@ -1,4 +1,4 @@
-"""What flotilla explain psm says of an application."""
+"""Explanations of applications by `flotilla explain psm`."""
 
 from datetime import UTC, datetime
 
@@ -65,7 +65,7 @@ TWICE = spec_of(
     common=(SET, "p2code.filter.a=1"),
     own=[{"name": "web", "annotations": ["p2code.filter.a=2"]}],
 )
-"""A filter that is global, and the workload's own."""
+"""An application with a global filter and a filter of its workload."""
 FIRST, BOTH = ["p2code.filter.a=1"], ["p2code.filter.a=1", "p2code.filter.a=2"]
 
 

@@ -1,4 +1,4 @@
-"""What the facts about a Placement come to, how it is written, and how one in a file is read; without clusters."""
+"""Explanations of Placements, their rendering, and Placements read from files; without clusters."""
 
 import json
 from datetime import UTC, datetime

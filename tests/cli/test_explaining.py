@@ -1,4 +1,4 @@
-"""What the facts about a pod come to, and how it is written; without clusters."""
+"""Explanations of pods and their rendering; without clusters."""
 
 import json
 from dataclasses import replace
@@ -38,7 +38,7 @@ Raw = dict[str, Any]
 
 
 def proxy(cpu: str = "1", finalizers: tuple[str, ...] = (), name: str = "web", **annotations: str) -> Object:
-    """A proxy pod; a dash in a key of `multicluster/` is an underscore here."""
+    """Return a proxy pod. An underscore in a key of `multicluster/` stands for a dash."""
     container = {"name": "main", "image": "x", "resources": {"requests": {"cpu": cpu}}}
     pod = proxy_pod(
         {"metadata": {"name": name, "namespace": "default"}, "spec": {"containers": [container]}}, finalizers
@@ -62,7 +62,7 @@ def chaperon(uid: str, status: Raw, **annotations: str) -> Object:
 
 
 def seen(name: str, *chaperons: Object, cpu: str = "4", **changes: Any) -> Seen:
-    """A target with one node that has so much cpu left."""
+    """Return a target with one node that has this much free CPU."""
     labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
     return Seen(target_info(name, shapes=(telling(free(cpu), cpu="32"),), labels=labels, **changes), chaperons)
 
@@ -161,7 +161,7 @@ def test_a_pod_may_only_go_where_its_volumes_are() -> None:
 
 
 def mounting(name: str, **annotations: str) -> Object:
-    """A proxy pod that names the claim `data`."""
+    """Return a proxy pod that mounts the claim `data`."""
     raw = proxy(name=name, **annotations).decode()
     raw["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
     return Object(PODS, msgspec.json.encode(raw))
@@ -438,7 +438,7 @@ def test_claims_that_annotations_ask_for_are_told_with_who_says_so() -> None:
 
 
 async def test_what_controls_a_pod_is_read_with_the_rights_of_the_user() -> None:
-    """Without the setting it counts for nothing, which a note says."""
+    """Without the setting the owner is ignored, and a note reports it."""
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-1", "uid": "rs", "controller": True}
     above = owner | {"kind": "Deployment", "name": "web", "uid": "d"}
     pod = proxy().decode()

@@ -1,4 +1,4 @@
-"""What `flotilla failover` says of a Target; without clusters."""
+"""`flotilla failover`: reports about a Target; without clusters."""
 
 from typing import Any
 

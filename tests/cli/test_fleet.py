@@ -1,4 +1,4 @@
-"""Targets and proxy pods as lines of tables; without clusters."""
+"""Targets and proxy pods as table rows; without clusters."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""Which pod takes the place of one that is to be elsewhere, and when none does; without clusters."""
+"""Finding the replacement of a pod that moves, or that none is expected; without clusters."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def following(one: Object = OLD) -> Following:
 
 
 def reborn(one: Object, **metadata: Any) -> Object:
-    """The same with other metadata."""
+    """Return the same pod with changed metadata."""
     raw = one.decode()
     return Object(PODS, msgspec.json.encode({**raw, "metadata": {**raw["metadata"], **metadata}}))
 

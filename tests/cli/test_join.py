@@ -1,4 +1,4 @@
-"""`flotilla join`, `export` and `leave`, as they are typed, between two real clusters with agents."""
+"""`flotilla join`, `export` and `leave` between two real clusters with agents."""
 
 import asyncio
 import base64
@@ -53,7 +53,7 @@ NAMESPACE = "team"
 
 
 class Lab:
-    """Clusters `cd` and `us`, and one kubeconfig with a context for each."""
+    """Clusters `cd` and `us`, and a kubeconfig with a context for each."""
 
     def __init__(self, sandbox: Sandbox) -> None:
         self.directory = sandbox.directory
@@ -67,11 +67,11 @@ class Lab:
             await client.session.close()
 
     async def type(self, *arguments: str, kubeconfig: str = "") -> tuple[int, str, str]:
-        """Exit status, output and errors of a command."""
+        """Run a command. Return exit status, output and errors."""
         return await flotilla(*arguments, KUBECONFIG=kubeconfig or self.files)
 
     async def join(self, *arguments: str, namespace: str = NAMESPACE) -> Raw:
-        """What came of one pair, which went well."""
+        """Join `cd` to `us` and return the report of the pair. Fails if the pair is not ready."""
         base = ("join", "--context", "cd", "--target-context", "us", "--allow-loopback", "-o", "json")
         code, output, errors = await self.type(*base, *(("-n", namespace) if namespace else ()), *arguments)
         assert code == 0, errors
@@ -80,13 +80,13 @@ class Lab:
         return dict(report)
 
     async def refused(self, *arguments: str, kubeconfig: str = "") -> str:
-        """What is said when nothing comes of it."""
+        """Return the errors of a command that has to fail."""
         code, _, errors = await self.type(*arguments, kubeconfig=kubeconfig)
         assert code == 1, errors
         return errors
 
     def kubeconfig(self, name: str, **changed: Raw) -> str:
-        """Another kubeconfig, in which users or clusters (by name) are others."""
+        """Write a kubeconfig in which some users or clusters (by name) are replaced. Return its path."""
         document = json.loads(json.dumps(self.document))
         for section, key in (("users", "user"), ("clusters", "cluster")):
             for item in document[section]:
@@ -103,7 +103,7 @@ async def lab(two: Sandbox) -> AsyncIterator[Lab]:
     try:
         for client, labels in ((lab.cd, {names.LABEL_ENABLED: names.ENABLED_VALUE}), (lab.us, {})):
             await apply(client, NAMESPACES, {**head(NAMESPACES), "metadata": {"name": NAMESPACE, "labels": labels}})
-            # The agent that has just been started leads.
+            # The agent, just started, has become leader.
             await until(lambda client=client: exists(client, CLUSTER_SUMMARIES, names.SUMMARY_NAME, None), 60)
         yield lab
     finally:
@@ -126,7 +126,7 @@ async def gone(client: Client, kind: Kind, name: str, namespace: str | None = NA
 
 
 async def let_go(client: Client, name: str, namespace: str = NAMESPACE) -> None:
-    """Wait until a Secret is gone that has been deleted: the agent holds it as long as its Target is there."""
+    """Wait until a deleted Secret no longer exists: the agent's finalizer keeps it as long as its Target."""
     with contextlib.suppress(NotFound):
         assert "deletionTimestamp" in (await client.get(SECRETS, name, namespace))["metadata"]
     await until(lambda: gone(client, SECRETS, name, namespace))
@@ -179,7 +179,7 @@ async def test_a_target_that_has_come_to_stand_for_another_cluster_is_joined_wit
         return bool((await lab.cd.get(TARGETS, "us", NAMESPACE))["status"].get("clusterUID") == uid)
 
     await until(recorded)
-    # As they were made when the Target stood for another one, before somebody accepted this one.
+    # State of objects that were created before a user accepted another cluster for the Target.
     for kind in (TARGETS, SECRETS):
         await lab.cd.patch(kind, "us", {"metadata": {"annotations": {names.ANNOTATION_CLUSTER_UID: "x"}}}, NAMESPACE)
     assert len((await lab.join())["changes"]) == 2
@@ -225,7 +225,7 @@ async def test_both_ways_in_all_namespaces(lab: Lab) -> None:
 async def test_no_account_with_rights_everywhere_is_made_where_pods_are_elected(lab: Lab) -> None:
     scoped = ("--cluster-scoped", "--allow-loopback", "-n", NAMESPACE)
     pairs = (("cd", "us"), ("us", "cd"))
-    # Pods of the namespace are elected in cd, which is the source of the one pair and the target of the other.
+    # Both directions elect pods of this namespace in cd: once as the source, once as the target.
     for source, target in pairs:
         why = await lab.refused("join", "--context", source, "--target-context", target, *scoped)
         assert f"pods of namespace {NAMESPACE} in cluster cd are elected" in why
@@ -235,7 +235,7 @@ async def test_no_account_with_rights_everywhere_is_made_where_pods_are_elected(
     assert f"pods of namespace {NAMESPACE} in cluster cd are elected" in why
     for client, name in ((lab.us, "cd"), (lab.cd, "us"), (lab.cd, "wide")):
         assert await gone(client, CLUSTER_SOURCES, name, None)
-    # One that was joined before is joined again, and it is noted.
+    # Joining an existing pair again succeeds with a note.
     made = {"metadata": {"name": "cd"}, "spec": {"serviceAccount": {"name": "cd", "namespace": NAMESPACE}}}
     await lab.us.create(CLUSTER_SOURCES, {**head(CLUSTER_SOURCES), **made})
     again = await lab.join("--cluster-scoped")
@@ -271,7 +271,7 @@ async def test_an_exported_secret_joins_clusters_of_which_nobody_has_both_contex
     code, output, errors = await lab.type("export", "north", *where, "--as", "far", "--create", "--with-target")
     assert (code, errors) == (0, "")
     secret, target = yaml.safe_load_all(output)
-    # Of a Source that somebody made by hand, and of which the token is renewed only if its account may.
+    # For a Source made by hand, the token is renewed only if its account has the right.
     for kind in (ROLES, ROLE_BINDINGS):
         await lab.us.delete(kind, names.source_renewal("north"), NAMESPACE)
     code, output, errors = await lab.type("export", "north", *where, "-o", "json")

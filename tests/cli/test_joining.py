@@ -1,4 +1,4 @@
-"""What is typed for join, leave and export, and what becomes of it; without clusters."""
+"""Arguments of join, leave and export and their effect; without clusters."""
 
 from datetime import UTC, datetime
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""ServiceLinks and GatewayPeers that do not work, as doctor tells of them."""
+"""Doctor's findings about ServiceLinks and GatewayPeers that do not work."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""`flotilla links`: lines by Service and by pair of clusters."""
+"""`flotilla links`: rows by Service and by pair of clusters."""
 
 from typing import Any
 
@@ -67,7 +67,7 @@ def test_of_a_service_that_has_a_link_that_counts_a_line_for_whose_callers_reach
     rows = [row("local-cluster", "us"), row("us", "local-cluster", "eu", reason="Unverified")]
     told = [
         obj(SERVICE_LINKS, "web", status={"clusters": rows}),
-        # Nobody has told of it yet.
+        # No agent has reported a status yet.
         obj(SERVICE_LINKS, "db"),
     ]
     found = lines(services, [target("us")], {}, [], told)
@@ -103,7 +103,7 @@ def test_callers_in_another_namespace_have_a_line_of_their_own() -> None:
 
 
 def gateway_peer(target: str, source: str = "here", connected: str = "True", **spec: Any) -> Object:
-    """What a source tells the gateways here of a target, and what they say of it."""
+    """Return a source's GatewayPeer about a target, with the gateways' conditions."""
     said = [
         {"type": "Programmed", "status": "True", "reason": "Programmed", "message": ""},
         {"type": "Connected", "status": connected, "reason": "PeerUnreachable", "message": "nobody answers"},
@@ -118,7 +118,7 @@ def test_of_gateways_it_is_told_whether_the_other_one_answers_and_how_many_endpo
     web, hosts = [{"name": "web", "ready": 2}], [{"name": "db-0", "ready": 1}, {"name": "db-1", "ready": 1}]
     db = [{"name": "db", "ports": [{"port": 5432}], "hosts": hosts}]
     peers = [
-        # Another source calls another cluster the same.
+        # Another source uses this name for another cluster.
         gateway_peer("us", "there", services=[{"name": "other", "ready": 9}]),
         gateway_peer("us", services=web, headless=db),
         gateway_peer("eu", connected="False", services=web),
@@ -126,7 +126,7 @@ def test_of_gateways_it_is_told_whether_the_other_one_answers_and_how_many_endpo
     found = lines(services, targets, {}, [], gateway_peers=peers)
     assert [(each.service, each.link.other, each.link.ready, each.link.reason, each.endpoints) for each in found] == [
         ("db", "us", "True", "Connected", 2),
-        # It has not been told of.
+        # No GatewayPeer lists this Service.
         ("db", "eu", "True", "Unverified", None),
         ("db", "eu", "True", "Unverified", None),
         ("web", "us", "True", "Connected", 2),

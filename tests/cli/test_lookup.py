@@ -1,4 +1,4 @@
-"""Services that pods in targets mention and do not find there."""
+"""Services that pods in targets mention but cannot find in their cluster."""
 
 from dataclasses import replace
 from typing import Any

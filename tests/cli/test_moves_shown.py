@@ -1,4 +1,4 @@
-"""What `flotilla moves` shows of pods that move, and how far a move is; without clusters."""
+"""`flotilla moves`: rows about moving pods, and the progress of a move; without clusters."""
 
 from typing import Any
 

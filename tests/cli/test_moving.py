@@ -1,4 +1,4 @@
-"""What `flotilla move` and `flotilla moves` make of pods, owners and targets; without clusters."""
+"""`flotilla move` and `flotilla moves` on pods, owners and targets; without clusters."""
 
 import re
 from dataclasses import replace

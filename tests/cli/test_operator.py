@@ -1,4 +1,4 @@
-"""What an operator types day by day, on a real source that is a target of its own and a real target beside it."""
+"""Daily work of an operator, on a real source that is also its own target, and a second real target."""
 
 import asyncio
 import base64
@@ -55,17 +55,17 @@ SCRIPTS = Path(sys.executable).parent
 
 
 class Operator:
-    """Somebody who types `flotilla` for the source cluster."""
+    """A user who runs `flotilla` in the source."""
 
     def __init__(self, kubeconfig: Path) -> None:
         self.kubeconfig = kubeconfig
 
     async def run(self, *arguments: str) -> tuple[int, str, str]:
-        """Exit status, output and errors."""
+        """Return exit status, output and errors."""
         return await flotilla(*arguments, "--kubeconfig", str(self.kubeconfig))
 
     async def read(self, *arguments: str, code: int = 0) -> Any:
-        """What a command says in JSON."""
+        """Return a command's JSON output."""
         ended, output, errors = await self.run(*arguments, "-o", "json")
         assert ended == code, errors or output
         return json.loads(output)
@@ -73,7 +73,7 @@ class Operator:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def fleet(two: Sandbox) -> AsyncIterator[Fleet]:
-    """Source cd, targets us and me (cd itself), and a Deployment of which every pod runs."""
+    """Source cd with targets us and cd itself, and a Deployment whose pods all run."""
     await two.join(self_target=True)
     fleet = Fleet(two)
     try:
@@ -88,12 +88,12 @@ async def fleet(two: Sandbox) -> AsyncIterator[Fleet]:
 
 @pytest.fixture
 def operator(fleet: Fleet) -> Operator:
-    """With all rights."""
+    """A user with all rights."""
     return Operator(fleet.sandbox["cd"].kubeconfig)
 
 
 async def on(fleet: Fleet, target: str) -> list[str]:
-    """Names of the pods bound to a target."""
+    """Return the names of the pods bound to a target."""
     node = names.virtual_node(SPACE, target)
     pods = await fleet.pods(SPACE, "web")
     return sorted(pod["metadata"]["name"] for pod in pods if pod["spec"].get("nodeName") == node)
@@ -161,7 +161,7 @@ async def test_top_on_a_terminal_looks_again_and_again_until_ctrl_c(fleet: Fleet
         await fleet.until("top has looked twice", looked_twice)
         process.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):
-            # What it still writes must not hold it up.
+            # Drain the terminal, since a full buffer would block the process.
             while process.returncode is None:
                 await asyncio.sleep(0.05)
                 with contextlib.suppress(BlockingIOError):
@@ -207,7 +207,7 @@ async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator:
     pod = manifests.pod("slipped")
     await fleet.until("its service account", lambda: source.get(SERVICE_ACCOUNTS, "default", "unlabelled"))
     await source.create(PODS, pod, "unlabelled")
-    # As the chart runs the agent, and a second installation whose webhook has no pods.
+    # An agent as the chart runs it, and a second installation whose webhook has no pods.
     labels = {"app.kubernetes.io/name": "flotilla", "app.kubernetes.io/component": "agent"}
     deployment = manifests.deployment("agent", 0, serviceAccountName="flotilla-agent")
     deployment["metadata"]["labels"] = labels
@@ -250,7 +250,7 @@ async def test_doctor_tells_what_is_wrong_and_what_helps(fleet: Fleet, operator:
 
 @contextlib.asynccontextmanager
 async def budget(fleet: Fleet, available: int) -> AsyncIterator[None]:
-    """A disruption budget that keeps so many pods of the Deployment."""
+    """A disruption budget that requires this many available pods of the Deployment."""
     spec = {"minAvailable": available, "selector": {"matchLabels": {"app": "web"}}}
     body = {"apiVersion": BUDGETS.api_version, "kind": BUDGETS.name, "metadata": {"name": "web"}, "spec": spec}
     await fleet.source.create(BUDGETS, body, SPACE)
@@ -377,7 +377,7 @@ async def test_as_a_process_it_says_the_same_and_ends_the_same_way(operator: Ope
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def reader(fleet: Fleet, tmp_path: Path) -> Operator:
-    """Somebody who may read pods, nodes and targets, and no Secrets."""
+    """A user who may read pods, nodes and targets, but no Secrets."""
     rules = [
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
         {"apiGroups": [names.GROUP], "resources": ["targets", "clustertargets"], "verbs": ["get", "list"]},
@@ -397,12 +397,12 @@ async def reader(fleet: Fleet, tmp_path: Path) -> Operator:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def stranger(fleet: Fleet, tmp_path: Path) -> Operator:
-    """Somebody who may do nothing."""
+    """A user without rights."""
     return await somebody(fleet, tmp_path, SPACE, "default")
 
 
 async def somebody(fleet: Fleet, folder: Path, namespace: str, account: str) -> Operator:
-    """With the rights of a service account."""
+    """Return a user with the rights of a service account."""
     document = yaml.safe_load(fleet.sandbox["cd"].kubeconfig.read_text())
     document["users"][0]["user"] = {"token": await token(fleet.source, namespace, account)}
     file = folder / f"{account}.kubeconfig"
@@ -464,7 +464,7 @@ async def test_no_secret_appears_in_any_log_not_even_at_debug(fleet: Fleet) -> N
             text = cluster.log(process).read_text()
             assert text
             for secret in (password, broken, own, *tokens):
-                # Of a token its signature is what nobody may see.
+                # Only a token's signature is secret.
                 for form in (secret.split(".")[-1], base64.b64encode(secret.encode()).decode()):
                     assert form not in text, f"log of {process} in {cluster.name} has a secret"
     lines = [json.loads(line) for line in fleet.sandbox["cd"].log("agent").read_text().splitlines()]

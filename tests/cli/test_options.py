@@ -1,4 +1,4 @@
-"""How a command ends, and what it says when it fails."""
+"""Exit statuses and error messages of a command."""
 
 import asyncio
 import importlib.util
@@ -46,7 +46,7 @@ def test_a_failure_is_one_line_on_standard_error_and_status_1(
 
 
 async def interrupted(*, cancelled: bool) -> None:
-    """Ends as by a signal that came when a callback had just seen that its future is not done."""
+    """Simulate a signal that arrives just after a callback has found its future not done."""
     future = asyncio.get_running_loop().create_future()
     future.cancel()
     asyncio.get_running_loop().call_soon(future.set_result, None)

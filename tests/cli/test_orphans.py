@@ -1,4 +1,4 @@
-"""What sources that are gone have left in a cluster: told apart without one, and taken away on a real one."""
+"""Orphans of deleted sources: detection without a cluster, removal on a real one."""
 
 import secrets
 from datetime import UTC, datetime, timedelta
@@ -115,7 +115,7 @@ def test_signs_that_cannot_be_read_are_none() -> None:
 
 
 def test_a_sign_under_the_key_of_an_account_counts_before_one_that_any_source_may_write() -> None:
-    """Such a key is its account's alone: an API server refuses all others to write it."""
+    """An API server lets only the account itself write a key with its name."""
     mine = account("system:serviceaccount:team:cd", "0a1b-2c")
     forged = Sign(NOW + timedelta(hours=1), "evil", "evil", account=mine.name)
     body: Any = heartbeats.patch("good", Sign(NOW, "h", "cd"), "7", mine)
@@ -173,7 +173,7 @@ def test_the_longest_sign_is_as_long_as_the_policy_lets_it_be() -> None:
 
 
 async def make(client: Client, namespace: str, kind: Kind, source: str, **more: Any) -> None:
-    """Something that a source has made."""
+    """Create an object as a source would."""
     labels = {names.LABEL_PARENT_CLUSTER_UID: source, names.LABEL_PARENT_CLUSTER_NAME: "old"}
     head = {"apiVersion": kind.api_version, "kind": kind.name}
     metadata = {"name": f"{kind.plural}-{source[:8]}", "labels": labels}

@@ -1,4 +1,4 @@
-"""The verbs about Placements as they are typed, on a real API server with Open Cluster Management's kinds."""
+"""The verbs about Placements, on a real API server with the CRDs of Open Cluster Management."""
 
 import json
 from collections.abc import AsyncIterator
@@ -38,12 +38,12 @@ Raw = dict[str, Any]
 
 @dataclass
 class Terminal(Hub):
-    """Whoever types commands about the clusters of a set that is called like the namespace."""
+    """A user's terminal, and the clusters of a ManagedClusterSet with the namespace's name."""
 
     kubeconfig: Path = field(kw_only=True)
 
     async def available(self, short: str, **claims: str) -> None:
-        """A ManagedCluster is available, and has claims."""
+        """Set a ManagedCluster available, with these claims."""
         found = {"type": CONDITION_AVAILABLE, "status": "True", "reason": "ManagedClusterAvailable", "message": "m"}
         status = {
             "conditions": [found | {"lastTransitionTime": "2026-01-01T00:00:00Z"}],
@@ -52,7 +52,7 @@ class Terminal(Hub):
         await self.client.patch(MANAGED_CLUSTERS, self.name(short), {"status": status}, sub="status")
 
     async def as_account(self, name: str, folder: Path) -> "Terminal":
-        """Somebody else, with a service account of their own."""
+        """Return the terminal of another user, who has a service account."""
         await self.make(SERVICE_ACCOUNTS, name, self.namespace)
         document = yaml.safe_load(self.kubeconfig.read_text())
         document["users"][0]["user"] = {"token": await token(self.client, self.namespace, name)}
@@ -61,11 +61,11 @@ class Terminal(Hub):
         return Terminal(self.client, self.namespace, kubeconfig=kubeconfig)
 
     async def run(self, *words: str) -> Told:
-        """What the command says."""
+        """Run the command. Return exit status, output and errors."""
         return await flotilla(*words, "--kubeconfig", str(self.kubeconfig))
 
     async def read(self, *words: str) -> Raw:
-        """What it says as JSON."""
+        """Return the command's JSON output."""
         code, output, errors = await self.run(*words, "-o", "json")
         assert (code, errors) == (0, "")
         found: Raw = json.loads(output)
@@ -74,7 +74,7 @@ class Terminal(Hub):
 
 @pytest_asyncio.fixture
 async def hub(cluster: Cluster, client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[Terminal]:
-    """Clusters eu and us, and ap, which has a taint."""
+    """ManagedClusters `eu`, `us`, and `ap`, which has a taint."""
     hub = Terminal(client, namespace, kubeconfig=cluster.kubeconfig)
     try:
         await hub.make(MANAGED_CLUSTER_SETS, namespace, spec={})

@@ -1,4 +1,4 @@
-"""Whether all pods of a target fit into the others at once, without clusters."""
+"""Rehearsal of a failover: whether all pods of a target fit into the other targets. Without clusters."""
 
 from dataclasses import replace
 from typing import Any
@@ -19,7 +19,7 @@ from tests.cli.test_explaining import proxy, seen
 
 
 def leaving(name: str, cpu: str, priority: int = 0) -> Object:
-    """A pod that runs in eu."""
+    """Return a pod that runs in `eu`."""
     raw = proxy(cpu, name=name).decode()
     raw["spec"] |= {"nodeName": EU, "priority": priority}
     return Object(PODS, msgspec.json.encode({**raw, "status": {"phase": "Running"}}))
@@ -98,7 +98,7 @@ def test_a_target_that_is_to_be_lost_has_stopped_fenced_pods_and_certifies_nothi
     ids=["alone", "one of three", "two of three", "reached by another Target"],
 )
 def test_a_rehearsal_knows_whether_failover_would_be_held(others: tuple[tuple[str, str], ...], held: bool) -> None:
-    """Each other Target is given by the UID of its cluster and by whether it answers."""
+    """Each other Target is a pair: its cluster's UID and its condition Reachable."""
 
     def said(uid: str, answers: str) -> dict[str, Any]:
         return {"clusterUID": uid, "conditions": [{"type": "Reachable", "status": answers, "reason": "Probed"}]}

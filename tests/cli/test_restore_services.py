@@ -1,4 +1,4 @@
-"""What uninstalling takes away from a Service, without a cluster."""
+"""Fields that uninstalling removes from a Service, without a cluster."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ MEMBER, OURS = "mirror.linkerd.io/federated", "multicluster/linkerd"
     ("labels", "want"),
     [
         ({MEMBER: "member", OURS: "federated", "app": "web"}, {MEMBER: None, OURS: None}),
-        # Its user has made it one.
+        # The user has added the label.
         ({MEMBER: "member", "app": "web"}, {}),
         ({"app": "web"}, {}),
     ],

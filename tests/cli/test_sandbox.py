@@ -1,4 +1,4 @@
-"""`flotilla sandbox`, as it is typed; what comes up is looked at in tests/sandbox/test_sandbox.py."""
+"""`flotilla sandbox`: the command only; tests/sandbox/test_sandbox.py covers the clusters."""
 
 import asyncio
 import os
@@ -57,7 +57,7 @@ def test_clusters_are_planned_with_the_pod_networks_that_are_asked_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: tuple[str, ...], want_networks: list[str]
 ) -> None:
     async def nothing(sandbox: Sandbox) -> None:
-        """No process is started."""
+        """Start no process."""
 
     monkeypatch.setattr(Sandbox, "_start_all", nothing)
     directory = ("--dir", str(tmp_path / "sandbox"))

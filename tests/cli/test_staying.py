@@ -1,4 +1,4 @@
-"""What doctor and join say of pods that stay, and that virtual nodes are in the way of."""
+"""Doctor's and join's reports about pods that stay, and about pods that virtual nodes obstruct."""
 
 import contextlib
 from dataclasses import replace

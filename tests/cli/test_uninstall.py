@@ -1,4 +1,4 @@
-"""What is taken away, and what is refused, on a real API server; the namespace is the test's own."""
+"""Removals and refusals of an uninstallation, on a real API server with a namespace per test."""
 
 import asyncio
 import contextlib
@@ -65,12 +65,12 @@ MADE = (
     CONFIGMAPS,
     ROLE_BINDINGS,
 )
-"""What these tests make in their namespace."""
+"""Kinds of objects that these tests create in their namespace."""
 
 
 @pytest_asyncio.fixture
 async def client(sandbox: Sandbox, cluster: Cluster) -> AsyncIterator[Client]:
-    """With the rights of the chart's hook and no others."""
+    """Client with only the rights of the chart's hook."""
     admin = connect(cluster.kubeconfig)
     async with admin.session:
         token = await account_token(admin, UNINSTALL)
@@ -85,7 +85,7 @@ async def client(sandbox: Sandbox, cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def admin(cluster: Cluster) -> AsyncIterator[Client]:
-    """All rights."""
+    """Client with all rights."""
     client = connect(cluster.kubeconfig)
     async with client.session:
         yield client
@@ -93,7 +93,8 @@ async def admin(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def namespace(admin: Client) -> AsyncIterator[str]:
-    """A namespace that elects by default, and in the end is left empty: an uninstallation sees all namespaces."""
+    """Namespace that elects by default. It is emptied at the end, since an uninstallation covers all
+    namespaces."""
     name = f"uninstall-{secrets.token_hex(4)}"
     labels = {names.LABEL_ELECT_BY_DEFAULT: "true"}
     await admin.create(NAMESPACES, {"metadata": {"name": name, "labels": labels}})
@@ -108,7 +109,7 @@ async def namespace(admin: Client) -> AsyncIterator[str]:
 
 
 async def account(admin: Client, namespace: str) -> None:
-    """A namespace takes pods from the moment on that it has this."""
+    """Create the default service account, which a namespace needs to accept pods."""
     await apply(admin, SERVICE_ACCOUNTS, manifests.service_account("default", namespace))
 
 
@@ -119,7 +120,7 @@ async def proxy(admin: Client, namespace: str, name: str, *finalizers: str) -> R
 
 
 async def furnish(admin: Client, namespace: str) -> None:
-    """What agents leave in a cluster that has had one target and one source."""
+    """Create the objects that agents leave in a cluster with one target and one source."""
     held = {"finalizers": [names.FINALIZER_DRAIN]}
     target = {
         "apiVersion": TARGETS.api_version,
@@ -168,7 +169,7 @@ async def test_proxy_pods_are_a_reason_to_refuse_and_everything_stays(
     assert (await admin.get(TARGETS, "us", namespace))["metadata"]["finalizers"] == [names.FINALIZER_DRAIN]
     assert await exists(admin, NODES, "admiralty-us")
 
-    # Orphans keep what others want of them, and nothing of ours holds them.
+    # Orphaned pods keep foreign finalizers and lose Flotilla's.
     await proxy(admin, namespace, "held", "example.test/other")
     await uninstaller(client, Policy.ORPHAN, namespace).run()
     assert "finalizers" not in (await admin.get(PODS, "web", namespace))["metadata"]
@@ -242,7 +243,7 @@ async def test_services_select_what_their_users_wrote_again(admin: Client, clien
 
 @pytest.mark.full("Definitions of AC3 and P2CODE beside; the first tier uninstalls without them.")
 async def test_what_others_have_written_goes_without_us(admin: Client, client: Client, namespace: str) -> None:
-    """Networks of AC3 and applications of P2CODE stay, and nothing of ours holds them."""
+    """AC3's networks and P2CODE's applications stay and lose Flotilla's finalizers."""
     for definition in (*ac3_crds(), *p2code_crds()):
         await apply(admin, CRDS, definition)
     for kind in (MULTI_CLUSTER_NETWORKS, SCHEDULING_MANIFESTS):

@@ -1,4 +1,4 @@
-"""`flotilla upgrade`: who is bound to the role of sources keeps what it held, on a real API server."""
+"""`flotilla upgrade`: subjects of the source role keep its former rights. On a real API server."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -23,7 +23,7 @@ SUBJECTS = [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "c
 ROLES = Roles(SOURCE_ROLE, "viewer")
 BY_DEFAULT = [name for name in FEATURES if name not in NAMED_FEATURES]
 BEFORE = {**source_cluster_role(), "rules": rules(EVERYTHING)}
-"""The role as it was when it held all."""
+"""The role from when it held all features' rights."""
 
 
 def test_a_role_that_holds_no_features_any_more_needs_nothing() -> None:
@@ -50,7 +50,7 @@ def test_bindings_to_other_roles_have_none() -> None:
 
 @pytest_asyncio.fixture
 async def hook(sandbox: Sandbox, cluster: Cluster, client: Client) -> AsyncIterator[Client]:
-    """With the rights of the chart's hook and no others."""
+    """Client with only the rights of the chart's hook."""
     token = await account_token(client, UPGRADE)
     authority = (sandbox.directory / cluster.name / "pki" / "ca.crt").read_bytes()
     file = sandbox.directory / "upgrade.kubeconfig"
@@ -70,7 +70,7 @@ async def test_those_who_were_bound_by_hand_keep_their_rights_too(client: Client
         await client.create(ROLE_BINDINGS, binding, namespace)
         await client.create(CLUSTER_ROLE_BINDINGS, {**binding, "metadata": {"name": name}})
         for _ in range(2):
-            # As after a first try that ended half-way.
+            # The second run covers a retry after an interrupted first run.
             await keep_rights(hook, said.append)
         made = await client.list(ROLE_BINDINGS, namespace)
         assert {each["metadata"]["name"] for each in made} == {"by-hand", *(f"by-hand-{each}" for each in BY_DEFAULT)}

@@ -1,4 +1,4 @@
-"""Waiting for one pod that is to be elsewhere, on a real API server: it ends by itself, whatever becomes of the pod."""
+"""Waiting for one pod to move, on a real API server: the wait always ends, whatever happens to the pod."""
 
 import asyncio
 from typing import Any
@@ -27,14 +27,14 @@ Raw = dict[str, Any]
 
 
 class Trial:
-    """A pod `web-1` that is bound to a virtual node, what makes it, and who waits for it."""
+    """A pod `web-1` bound to a virtual node, its owner, and the wait for it."""
 
     def __init__(self, client: Client, namespace: str, owner: Raw) -> None:
         self._client, self._namespace, self._owner = client, namespace, owner
         self.said: list[str] = []
 
     async def make(self, name: str, *, owned: bool = True) -> Object:
-        """Create a pod; what is to make it is of a kind that is not read."""
+        """Create a pod. Its owner's kind is one that the command does not read."""
         pod = proxy(name, self._namespace, node=virtual_node(self._namespace, "eu"))
         pod["metadata"]["ownerReferences"] = [self._owner] if owned else []
         await self._client.create(PODS, pod)
@@ -48,23 +48,23 @@ class Trial:
         await self._client.patch(PODS, name, {"status": status}, self._namespace, sub="status", style="strategic")
 
     async def wait(self, pod: Object, seconds: float = 60.0, stuck: float = 60.0) -> str:
-        """Wait for a pod that is to be in `us`; what is said in the end."""
+        """Wait until a pod has moved to `us`. Return the final message."""
         meant, notes = Meant(pod, "us"), list[str]()
         world = await read_world(self._client, (), (pod,), meant, notes)
         preview = Preview(self._client, world, meant, Settings(), notes, SystemClock().now())
         return await Waiting(self._client, pod, world, preview, self.said.append).until_done((), "us", seconds, stuck)
 
     def begins(self, pod: Object, **seconds: float) -> asyncio.Task[str]:
-        """The same beside what else happens."""
+        """Start the wait as a task."""
         return asyncio.ensure_future(self.wait(pod, **seconds))
 
     async def is_followed(self) -> None:
-        """Wait until the wait has seen the pod."""
+        """Wait until the command has observed the replacement."""
         await until(lambda: any("it is not Ready yet" in words for words in self.said))
 
 
 def informers_of(monkeypatch: pytest.MonkeyPatch) -> list[Informer]:
-    """Informers that are asked for from here on, as they come."""
+    """Record the informers that are created from now on."""
     found: list[Informer] = []
     get = Informers.get
 

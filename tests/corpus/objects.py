@@ -1,4 +1,4 @@
-"""Objects as API servers give them."""
+"""Objects as API servers return them."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ NAMESPACE = "shop"
 
 
 def obj(kind: str, name: str, *, owner: Raw | None = None, generate: str = "", **more: Any) -> Raw:
-    """An object of a namespace, controlled by its owner."""
+    """Return an object in the namespace, controlled by its owner if given."""
     metadata: Raw = {"name": name, "namespace": NAMESPACE, "uid": f"{kind}-{name}", **more.pop("metadata", {})}
     if generate:
         metadata["generateName"] = generate
@@ -19,14 +19,14 @@ def obj(kind: str, name: str, *, owner: Raw | None = None, generate: str = "", *
 
 
 def pod(name: str, owner: Raw | None = None, phase: str = "Running", generate: str = "", **spec: Any) -> Raw:
-    """A pod with one container."""
+    """Return a pod with one container."""
     status = {"phase": phase, "conditions": [{"type": "Ready", "status": str(phase == "Running")}]}
     spec = {"containers": [{"name": "main", "image": "app:1"}], **spec}
     return obj("Pod", name, owner=owner, generate=generate, spec=spec, status=status)
 
 
 def slice_of(service: str, ready: int, port: int = 80, *, managed: str = "endpointslice-controller.k8s.io") -> Raw:
-    """An EndpointSlice with so many endpoints that are ready."""
+    """Return an EndpointSlice with this many ready endpoints."""
     labels = {"kubernetes.io/service-name": service, "endpointslice.kubernetes.io/managed-by": managed}
     endpoints = [{"addresses": [f"10.0.0.{number}"], "conditions": {"ready": True}} for number in range(ready)]
     return obj(
@@ -39,7 +39,7 @@ def slice_of(service: str, ready: int, port: int = 80, *, managed: str = "endpoi
 
 
 def endpoints_of(service: str, pods: list[Raw], port: int = 80) -> Raw:
-    """The core/v1 Endpoints of a Service, with an address of each pod."""
+    """Return the core/v1 Endpoints of a Service, with one address per pod."""
     addresses = [
         {"ip": f"10.0.0.{number}", "targetRef": {"kind": "Pod", "name": name, "uid": f"Pod-{name}"}}
         for number, name in enumerate(each["metadata"]["name"] for each in pods)

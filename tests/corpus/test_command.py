@@ -1,4 +1,4 @@
-"""The command itself, with clusters of its own."""
+"""The command hack/corpus, with its own clusters."""
 
 from pathlib import Path
 
@@ -48,6 +48,6 @@ def test_any_directory_is_compared_and_a_difference_ends_it_with_one(
     assert main([str(tmp_path), "--patience", "15"]) == 1
     told = capsys.readouterr().out
     assert "web.yaml    alike" in told
-    # A node of that name is in the plain cluster alone.
+    # Only the plain cluster has a node with that name.
     assert "named.yaml  differs" in told
     assert told.splitlines()[-1] == "1 of 2 alike"

@@ -1,4 +1,4 @@
-"""What hack/corpus takes for alike, and what it does not."""
+"""Differences that hack/corpus ignores and differences that it reports."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ ELECTED = {
 
 
 def deployed(random: str, **spec: Any) -> list[Raw]:
-    """A Deployment as a cluster has it: names of pods are made up."""
+    """Return a Deployment, its ReplicaSet and its pods with generated names."""
     deployment = obj("Deployment", "web", spec={"replicas": 2}, status={"replicas": 2})
     replicas = obj("ReplicaSet", "web-5d4f", owner=deployment, spec={"replicas": 2})
     pods = [pod(f"web-5d4f-{random}{number}", replicas, generate="web-5d4f-", **spec) for number in range(2)]

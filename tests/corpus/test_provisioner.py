@@ -1,4 +1,4 @@
-"""Who gets a volume of the provisioner that hack/corpus plays."""
+"""Claims that receive a volume from hack/corpus's simulated provisioner."""
 
 from typing import Any
 

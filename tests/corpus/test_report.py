@@ -1,4 +1,4 @@
-"""What hack/corpus prints, and its command line."""
+"""The output of hack/corpus and its command line."""
 
 from pathlib import Path
 

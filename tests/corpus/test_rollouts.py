@@ -1,4 +1,4 @@
-"""When a workload has rolled out, as kubectl sees it."""
+"""Completion of a workload's rollout, by kubectl's rules."""
 
 from typing import Any
 

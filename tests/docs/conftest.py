@@ -1,4 +1,4 @@
-"""One sandbox for all commands of the documentation, started and ended by the documented commands themselves."""
+"""One sandbox for all commands in the documentation. Documented commands start and end it."""
 
 import sys
 from collections.abc import AsyncIterator
@@ -19,12 +19,12 @@ FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not bloc
 _HERE = Path(__file__).parent
 _FLAGS = ("--discovery-interval=2s", "--moves", "--withdraw=1s", "--slow-target=5s")
 SOON = " ".join(("sandbox up --join", *(f"--agent-flag={flag}" for flag in _FLAGS)))
-"""Readers wait for minutes until their agents see that there are Placements, and for seconds with each pod that moves,
-and start them as a page wants; tests do none of that. Where other tests run besides, targets may answer late."""
+"""Flags that shorten waits. Readers' agents take minutes to detect Placements, and seconds for each moving pod.
+Targets may answer late while other tests run."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the sandbox is the last of this folder, so that its clusters run no longer than needed."""
+    """Move tests that need the sandbox to the end, so that its clusters run no longer than needed."""
     ours = [number for number, item in enumerate(items) if item.path.parent == _HERE]
     ordered = sorted((items[number] for number in ours), key=lambda item: bool(item.get_closest_marker("cluster")))
     for number, item in zip(ours, ordered, strict=True):
@@ -33,11 +33,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
 async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell]:
-    """Where a reader is after the README's first steps and two of the quick start; any page can be tried then."""
+    """Shell after the README's first steps and two of the quick start, from which every page can be tried."""
     folder = tmp_path_factory.mktemp("docs")
     shell = Shell(checkout(folder / "flotilla"), await programs(folder / "programs"))
     try:
-        # By the entry point itself.
+        # Through the installed entry point, not the fork server.
         await shell.run(FIRST_STEPS.replace("sandbox up --join", SOON))
         async with forking(shell.folder / ".venv/bin/flotilla"):
             shell.quick_start = [await shell.run(block) for block in QUICK_START[:3]]
@@ -50,7 +50,7 @@ async def shell(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Shell
 
 
 def checkout(folder: Path) -> Path:
-    """What a reader has before them; a sandbox that somebody has in the real one is not touched."""
+    """Create a reader's checkout from links, so that a developer's own sandbox stays untouched."""
     for name in ("hack", ".venv/bin"):
         (folder / name).mkdir(parents=True)
     programs = (f".venv/bin/{program.name}" for program in Path(sys.executable).parent.iterdir())
@@ -63,14 +63,14 @@ def checkout(folder: Path) -> Path:
 
 
 async def programs(folder: Path) -> Path:
-    """A folder for PATH with kubectl and helm."""
+    """Create a folder for PATH with kubectl and helm."""
     found = await binaries.for_nodes("kwok", Silent())
     link(folder, kubectl=found.paths["kubectl"], helm=await binaries.helm(Silent()))
     return folder
 
 
 def link(folder: Path, **programs: str) -> None:
-    """Make a folder of them."""
+    """Create a folder with links to programs."""
     folder.mkdir()
     for name, path in programs.items():
         (folder / name).symlink_to(path)

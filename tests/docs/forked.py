@@ -1,7 +1,6 @@
-"""The command `flotilla` for a shell, forked for each call by a process that has imported all of it.
+"""The command `flotilla` for a shell, forked per call from a process that has imported all modules.
 
-A process of its own costs 0.9 s of CPU, most of it imports.
-"""
+A new process costs 0.9 s of CPU, most of it for imports."""
 
 import asyncio
 import atexit
@@ -25,8 +24,8 @@ exec 3<>/dev/tcp/127.0.0.1/{port}
 read -r -u 3 status
 exit "$status"
 """
-"""Its words, environment, folder and streams are read from /proc. A subshell sends its PID: bash itself would have the
-socket as standard output for as long as that takes."""
+"""Client script. The server reads its arguments, environment, folder and streams from /proc. A subshell sends
+its own PID, since bash's standard output is the socket meanwhile."""
 
 
 @contextlib.asynccontextmanager
@@ -48,13 +47,13 @@ async def forking(program: Path) -> AsyncIterator[None]:
 
 
 def _replace(program: Path, script: str) -> None:
-    program.unlink()  # It may be a link.
+    program.unlink()  # The path may be a link.
     program.write_text(script)
     program.chmod(0o755)
 
 
 def serve() -> None:
-    """Fork for every client until standard input ends, and wait for those that have not ended then."""
+    """Fork for every client until standard input ends, then wait for the remaining children."""
     for module in {*cli.verb_modules().values()}:
         importlib.import_module(module)
     gc.freeze()
@@ -71,14 +70,14 @@ def serve() -> None:
 
 
 def _reap(options: int) -> None:
-    """What children have spent is told to whoever asks this process (tests/costs.py)."""
+    """Reap children, so that this process accounts for their CPU time (tests/costs.py)."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, options)[0]:
             pass
 
 
 def _run(client: socket.socket) -> None:
-    """Be the command that a client stands for, and tell it how it has ended."""
+    """Run the command for a client in the forked child and send the exit status."""
     code = 1
     try:
         _become(Path("/proc") / client.makefile().readline().strip())
@@ -102,12 +101,12 @@ def _become(client: Path) -> None:
     os.chdir((client / "cwd").readlink())
     for number, flags in enumerate((os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)):
         os.dup2(os.open(client / "fd" / str(number), flags), number)
-    # The package that was started by `python -m` would be the command's name in what it says about its usage.
+    # Otherwise the usage text names the package that `python -m` started.
     vars(sys.modules["__main__"])["__package__"] = None
 
 
 def _status(code: object) -> int:
-    """Exit status, as the interpreter makes it of what `sys.exit` is told."""
+    """Return the exit status for an argument of `sys.exit`, as the interpreter does."""
     if code is None or isinstance(code, int):
         return code or 0
     print(code, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The documentation as tests read it: tables, fenced blocks, anchors."""
+"""Parser of the documentation: tables, fenced blocks, anchors."""
 
 import re
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _COLUMN = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True)
 class Block:
-    """What is between two fences."""
+    """A fenced block of a page."""
 
     page: str
     language: str
@@ -28,7 +28,7 @@ class Block:
 
 
 def blocks(page: Path, language: str) -> list[Block]:
-    """The fenced blocks of a page in one language."""
+    """Return the fenced blocks of a page in one language."""
     found = []
     for info, text in _FENCE.findall(page.read_text()):
         words = info.split()
@@ -38,7 +38,7 @@ def blocks(page: Path, language: str) -> list[Block]:
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """Cells of every table, its head first, without the line of dashes."""
+    """Return the cells of every table with the header row, without the line of dashes."""
     found: list[list[list[str]]] = []
     inside = False
     for line in text.splitlines():
@@ -55,18 +55,18 @@ def tables(text: str) -> list[list[list[str]]]:
 
 
 def section(page: Path, heading: str) -> str:
-    """What stands under a heading of the second level."""
+    """Return the text under a heading of the second level."""
     _, _, rest = page.read_text().partition(f"\n## {heading}\n")
     assert rest, f"{page.name} has no section {heading}"
     return re.split(r"\n## ", rest)[0]
 
 
 def quoted(cell: str) -> list[str]:
-    """What is between backticks."""
+    """Return the texts between backticks."""
     return _QUOTED.findall(cell)
 
 
 def anchors(page: Path) -> set[str]:
-    """Of the headings of a page, as GitHub makes them."""
+    """Return the anchors of a page's headings, as GitHub builds them."""
     headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

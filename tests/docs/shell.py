@@ -1,4 +1,4 @@
-"""A shell as a reader has it: what one block exports, the next one finds."""
+"""A reader's shell, in which exported variables persist from block to block."""
 
 import asyncio
 import os
@@ -6,17 +6,17 @@ from pathlib import Path
 
 _SECONDS = 150
 _PASSED = ("KUBEBUILDER_ASSETS", "TMPDIR", "GOGC", "GOMAXPROCS", "FLEET_TESTS_OF")
-"""Where the programs of clusters are, what they may take, and whose they are (tests/costs.py)."""
+"""Environment variables for the clusters' programs: location, limits and owner (tests/costs.py)."""
 
 
 class Shell:
-    """Works in `folder`; `programs` comes first in PATH."""
+    """Shell in `folder`, with `programs` first in PATH."""
 
     def __init__(self, folder: Path, programs: Path, **environment: str) -> None:
         self.folder = folder
         self.quick_start: list[str] = []
-        """What its blocks have printed that were run before any page."""
-        # Nothing else of whoever runs the tests is read or changed.
+        """Output of each block that ran before the first page."""
+        # The developer's own environment is neither read nor changed.
         self._environment = {
             "PATH": f"{programs}:/usr/sbin:/usr/bin:/sbin:/bin",
             "HOME": str(Path.home()),
@@ -27,7 +27,7 @@ class Shell:
         self._kept.touch()
 
     async def run(self, commands: str) -> str:
-        """What a block prints. Raises AssertionError with it when one of its commands fails."""
+        """Run a block and return its output. Raises AssertionError with the output if a command fails."""
         script = f". '{self._kept}'\n{commands}\nexport -p > '{self._kept}'\n"
         process = await asyncio.create_subprocess_exec(
             "bash", "-e", "-o", "pipefail", "-c", script,

@@ -1,4 +1,4 @@
-"""What the code can say: every text in it, as far as it is fixed."""
+"""The texts in the code, with placeholders for variable parts."""
 
 import ast
 import functools
@@ -13,14 +13,14 @@ PROCESSES = ("agent", "webhook")
 
 
 def modules() -> Iterator[Path]:
-    """Every module that runs in a cluster or in a terminal."""
+    """Yield every module that runs in a cluster or in a terminal."""
     for folder in PROCESSES:
         yield from (REPOSITORY / folder).rglob("*.py")
 
 
 @functools.cache
 def trees() -> list[ast.Module]:
-    """The same, parsed: half a million nodes that stay, and are not looked through for garbage ever after."""
+    """Return the parsed modules. Half a million nodes persist, so exclude them from garbage collection."""
     with uncollected():
         found = [ast.parse(path.read_text()) for path in modules()]
         gc.freeze()
@@ -29,7 +29,7 @@ def trees() -> list[ast.Module]:
 
 @functools.cache
 def texts() -> str:
-    """All strings, one after the other; where something is filled in, there is a NUL."""
+    """Return all strings in sequence, with NUL for each formatted value."""
     found = []
     for tree in trees():
         for node in ast.walk(tree):
@@ -42,7 +42,7 @@ def texts() -> str:
 
 
 def rejections() -> set[str]:
-    """Reasons for which a target is refused for a pod."""
+    """Return the reasons for which a target rejects a pod."""
     found = set()
     for tree in trees():
         known = _constants(tree)
@@ -66,7 +66,7 @@ def _constants(tree: ast.Module) -> dict[str, object]:
 
 
 def events() -> set[str]:
-    """Reasons of events that do not say what a condition says already."""
+    """Return the reasons of events, except those that only repeat a condition."""
     found = set()
     for tree in trees():
         constants = _constants(tree)

@@ -1,4 +1,4 @@
-"""What docs/architecture.md names is there, and its twenty questions have one answer each."""
+"""Paths in docs/architecture.md exist, and each of its twenty questions has one answer."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ TREES = ("agent", "webhook", "tests", "hack", "docs", "charts")
 
 
 def places(name: str) -> set[str]:
-    """Files and folders of ours that a page names, without what follows a command's name."""
+    """Return the repository paths that a page names, without the arguments of commands."""
     text = re.sub(r"^```.*?^```$", "", (DOCS / name).read_text(), flags=re.DOTALL | re.MULTILINE)
     words = (found.split()[0] for found in quoted(text))
     return {word.rstrip("/") for word in words if word.partition("/")[0] in TREES and "/" in word}

@@ -1,4 +1,4 @@
-"""Every command of README and documentation is run on the sandbox, or it is known what stands for that."""
+"""Every command in README and documentation runs on the sandbox, or has a listed substitute."""
 
 import shlex
 from collections.abc import Iterator
@@ -29,11 +29,11 @@ ELSEWHERE = {
     "day": "below: its arguments, and whoever runs this",
     "volumes": "tests/e2e/test_65_failover.py, by the same requests",
 }
-"""Marks of blocks that test_on_the_sandbox.py does not run, and what stands for that."""
+"""Substitutes for blocks that test_on_the_sandbox.py does not run, by mark."""
 
 
 def marked(mark: str) -> Iterator[list[str]]:
-    """Words of every line of such blocks, in all pages."""
+    """Yield the words of every line of the blocks with a mark, in all pages."""
     for block in every():
         if block.mark == mark:
             for line in block.text.replace("\\\n", " ").splitlines():
@@ -42,7 +42,7 @@ def marked(mark: str) -> Iterator[list[str]]:
 
 
 def every() -> list[Block]:
-    """All blocks with commands."""
+    """Return all blocks with commands."""
     return [block for page in PAGES for block in blocks(page, "sh")]
 
 

@@ -1,4 +1,4 @@
-"""The table of what the conformance suite of the Multi-Cluster Services API requires names tests that are there."""
+"""The table about the Multi-Cluster Services API's conformance suite names existing tests."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The page on the corpus says which manifests come out otherwise, and why."""
+"""The page about the corpus lists the manifests with differing results, and the reasons."""
 
 from hack.lab.corpus.expected import EXPECTED
 from hack.lab.corpus.files import OWN, read

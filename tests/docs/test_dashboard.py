@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes an agent and a webhook: every query of dashboard and alerts is one that it understands."""
+"""A real Prometheus scrapes an agent and a webhook and accepts every query of dashboard and alerts."""
 
 import asyncio
 import re
@@ -41,7 +41,7 @@ NOTHING_TO_SHOW = {
     "Connections through gateways": "there is no gateway",
     "Traffic through gateways": "there is no gateway",
 }
-"""Panels of what there is only when something has gone wrong, or where it is asked for."""
+"""Panels with data only after a failure or with an optional feature."""
 
 _THRESHOLD = re.compile(r" (?:==|>|<) [0-9.]+$")
 _OF_TROUBLE = {"FlotillaReconcileErrors", "FlotillaTaskFails", "FlotillaForbidden", "FlotillaUnauthorized",
@@ -89,5 +89,5 @@ async def test_every_query_is_understood_and_shows_what_there_is(shell: Shell, t
 
 
 async def shows(prometheus: Prometheus, expression: str) -> None:
-    """Wait until a query has an answer: a rate has one only once what it is of was scraped twice."""
+    """Wait until a query returns series. A rate needs two scrapes."""
     await until(partial(prometheus.query, expression), 30)

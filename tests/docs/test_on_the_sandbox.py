@@ -1,4 +1,4 @@
-"""The commands of README and documentation, run as they are written; what one page leaves the others do not mind."""
+"""The commands in README and documentation, run verbatim. Leftovers of one page must not disturb the next."""
 
 import re
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def of(name: str) -> list[str]:
-    """The blocks of a page that are run here."""
+    """Return the blocks of a page that this file runs."""
     return [block.text for block in blocks(DOCS / name, "sh") if not block.mark]
 
 
@@ -49,7 +49,7 @@ async def test_whole_namespaces(shell: Shell) -> None:
 
 @pytest.mark.seldom
 async def test_joining_and_parting(shell: Shell) -> None:
-    # Where clusters share the loopback interface, this is what join refuses.
+    # With clusters on the loopback interface, join refuses without the flag.
     loopback = Sandbox.open(shell.folder / ".sandbox")["us"].address.startswith("127.")
     for block in of("installation.md"):
         await shell.run(block.replace("flotilla join", "flotilla join --allow-loopback") if loopback else block)
@@ -59,7 +59,7 @@ async def test_joining_and_parting(shell: Shell) -> None:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def placements(shell: Shell) -> str:
-    """What the first block of its page prints, which has the source serve the kinds of Placements."""
+    """Output of the first block on its page, which makes the source serve the Placement CRDs."""
     return await shell.run(of("placement.md")[0])
 
 
@@ -146,7 +146,7 @@ async def test_what_is_said_of_targets(shell: Shell) -> None:
 @pytest.mark.seldom
 async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
     before, now, why, lost, remove, join, end = of("disaster-recovery.md")
-    # All begin in eu, also where that is busy when they are made.
+    # Start all pods in `eu`, even if that target is busy.
     both = "multicluster/targets='eu > us'"
     assert both in before
     assert (await shell.run(before.replace(both, "multicluster/targets=eu"))).count(" admiralty-default-eu ") == 5
@@ -158,7 +158,8 @@ async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
         assert "Lost: True (Asked)" in seen
 
         async def are_terminating() -> bool:
-            """The last one is deleted a moment after its replacement has a node, which is what the page waits for."""
+            """The last pod is deleted shortly after its replacement is bound; the page waits only for the
+            binding."""
             return (await shell.run("kubectl get pods --selector part=recovery")).count(" Terminating ") == 3
 
         await until(are_terminating, what="pods of the lost target are deleted")

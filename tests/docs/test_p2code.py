@@ -1,4 +1,4 @@
-"""The page about whole applications: its example is one, and its states are those of the code."""
+"""The page about applications: its example is valid, and its states match the code."""
 
 import re
 

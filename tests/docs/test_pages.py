@@ -1,4 +1,4 @@
-"""Links lead somewhere, tables that the code says are up to date, manifests are what API servers take."""
+"""Links resolve, generated tables are up to date, and manifests are accepted by API servers."""
 
 import json
 import re

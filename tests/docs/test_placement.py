@@ -1,4 +1,4 @@
-"""What the page about Placements lists is what there is, and what it shows is read."""
+"""The page about Placements lists all existing fields, and its examples can be parsed."""
 
 import yaml
 
@@ -14,7 +14,7 @@ PAGE = DOCS / "placement.md"
 
 
 def first_cells(heading: str, table: int = 0) -> set[str]:
-    """What is in backticks in the first column of a table of a section."""
+    """Return the texts in backticks in the first column of a section's table."""
     return {text for row in tables(section(PAGE, heading))[table][1:] for text in quoted(row[0])}
 
 

@@ -1,4 +1,4 @@
-"""The page about CEL in Placements: its expressions can be used, and no function is left out."""
+"""The page about CEL in Placements: its expressions are valid, and it covers every function."""
 
 import re
 

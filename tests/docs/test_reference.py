@@ -1,4 +1,4 @@
-"""Tables of keys, conditions, events: what is there is documented, and what is documented is there."""
+"""Tables of keys, conditions and events: they list everything in the code and nothing else."""
 
 import re
 import subprocess
@@ -37,7 +37,7 @@ NO_KEYS = {
     "SLICE_MANAGER", "INJECTED_FOLLOW", "RESTART", "STAND_IN_DRIVER", "PRIORITY_CLASS_REQUIRED",
     "ENDPOINT_SLICES_DRIVER", "SKUPPER_DRIVER",
 }  # fmt: skip
-"""Constants of agent/api/names that are no keys of annotations, labels, finalizers or taints."""
+"""Constants of agent/api/names that are not keys of annotations, labels, finalizers or taints."""
 
 _CONSTANT = re.compile(
     r"^(?:CONDITION|[A-Z_]*(?:READY|SECURE|RESPONSIVE|READABLE|REACHABLE|SERVING|ACCEPTS_PODS|PODS_CREATED))"
@@ -54,13 +54,13 @@ OCM = {
     for value in vars(ocm).values()
     if isinstance(value, str) and value.startswith(names.SHORT_PREFIX) and value != names.SHORT_PREFIX
 }
-"""Keys of ours that stand beside those of Open Cluster Management."""
+"""Flotilla's own keys for objects of Open Cluster Management."""
 OCM_BY_USERS = {ocm.EVALUATE, ocm.KEEP_DECIDED, ocm.WHEN_UNPLACED, ocm.MANAGED_CLUSTER, f"{p2code.FILTER}.FEATURE"}
 
 WRITTEN_BY_MOVES = {*moves.MARKS, *names.STATE_OF_REPLACEMENT}
 
 APPLIED = {p2code.LABEL_PSM_UID, p2code.ANNOTATION_APPLIED, p2code.ANNOTATION_APPLIED_KINDS}
-"""Keys of what is applied for whole applications, and of these."""
+"""Keys on objects that are applied for an application, and on the application."""
 
 MOVES = {moves.TARGETS, moves.ALLOWED_TARGETS, moves.MOVE}
 OF_TARGETS = {lifecycle.RETIRE, lifecycle.LOST, lifecycle.FAILOVER_AFTER, lifecycle.FAILOVER_NOW, lifecycle.FAIL_BACK}
@@ -98,7 +98,7 @@ SUFFIXES = set(CONSTANTS.values()) - KEYS
 
 
 def first_cells(heading: str) -> set[str]:
-    """What is in backticks in the first column of the tables of a section."""
+    """Return the texts in backticks in the first column of a section's tables."""
     return {text for table in tables(section(REFERENCE, heading)) for row in table[1:] for text in quoted(row[0])}
 
 
@@ -119,7 +119,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID"), names.sign("UID", "ACCOUNT-UID")}
-    # The name of a ManagedCluster is written on Targets by users, and on virtual nodes by us.
+    # Users write the name of a ManagedCluster on Targets; the agent writes it on virtual nodes.
     of_ocm = OCM - OCM_BY_USERS | {ocm.MANAGED_CLUSTER}
     of_moves = WRITTEN_BY_MOVES | OF_TARGETS_BY_US | OF_FENCES
     of_moves |= {givingup.ANNOTATION_GIVE_UP, givingup.ANNOTATION_AGENT_ANSWERS, following.ANNOTATION_OBSERVED}

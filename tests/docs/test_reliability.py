@@ -1,4 +1,4 @@
-"""Each promise names what shows that it is kept."""
+"""Each promise names an existing test that verifies it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Each threat names what shows that it is held, and what is not held says so."""
+"""Each threat names a test of its mitigation, or is listed as unmitigated."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What troubleshooting quotes is what the code writes."""
+"""The messages that the troubleshooting page quotes exist in the code."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The wheel and the image contain the product, and nothing of the lab."""
+"""The wheel and the image contain the product and no part of the lab."""
 
 import re
 import tomllib

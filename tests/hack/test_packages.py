@@ -1,4 +1,5 @@
-"""Pins, notices and SBOM of Python packages: what hack/packages writes is what is installed and asked for."""
+"""Pins, notices and SBOM of Python packages: the output of hack/packages matches installed and required
+packages."""
 
 import json
 import os
@@ -59,7 +60,7 @@ def test_whatever_is_asked_for_is_pinned_to_a_version_that_will_do(text: str) ->
 
 
 def hashed(name: str) -> dict[str, list[str]]:
-    """Requirements of a file and the hashes of each."""
+    """Return the hashes by requirement of a file."""
     text = (REPOSITORY / "hack" / name).read_text().replace(" \\\n", " ")
     lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {asked: [each.removeprefix("--hash=sha256:") for each in given] for asked, *given in lines}
@@ -102,7 +103,7 @@ def test_hashes_of_other_versions_than_the_pins_are_reported_without_an_index(na
 
 @pytest.mark.full("Installs packages with pip, which only a release depends on.")
 def test_pip_installs_the_files_that_are_known_and_no_other(tmp_path: Path) -> None:
-    """With the wheels that hack/setup keeps: those of this machine, without an index."""
+    """Install without an index from the wheels that hack/setup keeps for this machine."""
     kept = Path(os.environ.get("FLOTILLA_CACHE", Path.home() / ".cache/flotilla")) / "packages"
     wheels = {path.name.partition("-")[0].lower(): path for path in kept.glob("*/*.whl")}
     if sys.version_info[:2] != (3, 11) or "idna" not in wheels or "six" not in wheels:

@@ -16,7 +16,7 @@ TOOLS = ("bash", "cat", "dirname", "env", "flock", "nproc", "sed", "sha256sum")
 
 
 class Machine:
-    """A copy of the scripts in a clone with an empty cache, on a PATH with the barest tools."""
+    """A copy of the scripts in a clone with an empty cache and a minimal PATH."""
 
     def __init__(self, directory: Path) -> None:
         self.clone = directory / "a clone"
@@ -42,7 +42,7 @@ class Machine:
         self.program(self.tools / "id", f"echo {number}")
 
     def has_set_up(self) -> None:
-        """Install a stand-in for the virtual environment, and the stamp that hack/setup writes at its end."""
+        """Install a fake virtual environment and the stamp that hack/setup writes at its end."""
         self.program(self.clone / ".venv" / "bin" / "python")
         self.program(self.clone / ".venv" / "bin" / "flotilla", 'echo "flotilla $*"')
         stamp = "$(cat pyproject.toml hack/setup hack/constraints.txt | sha256sum) $PWD"

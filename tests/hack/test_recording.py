@@ -1,4 +1,4 @@
-"""hack/record: the pictures show what a terminal would, and nothing of the machine that they were recorded on."""
+"""hack/record: the pictures show a terminal's output and no detail of the recording machine."""
 
 import re
 import sys
@@ -15,7 +15,7 @@ from tests.docs.pages import PAGES
 
 WIDTH = 40
 _ADDRESS = re.compile(r"\w+://(?!www\.w3\.org/2000/svg)(?!10\.)[^\s<\"]+")
-"""Addresses but those of the sandbox's own clusters."""
+"""Addresses other than those of the sandbox's own clusters."""
 
 
 def plain(lines: list[str]) -> list[str]:

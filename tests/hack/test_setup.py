@@ -1,4 +1,4 @@
-"""hack/setup on machines that lack something. The whole way is proven by every run of hack/test."""
+"""hack/setup on machines that lack something. Every run of hack/test covers the complete set-up."""
 
 import fcntl
 import os
@@ -18,7 +18,7 @@ MAKES_VENV = '*-m\\ venv*) mkdir -p .venv/bin; cp "$0" .venv/bin/python; cp "$0"
 
 
 class Machine:
-    """A copy of the script in a project of its own, on a PATH with the barest tools."""
+    """A copy of the script in a separate project with a minimal PATH."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory / "project"
@@ -39,7 +39,7 @@ class Machine:
         path.chmod(0o755)
 
     def python(self, refuses: str = "") -> Path:
-        """A Python that makes virtual environments but for what this branch of a `case` refuses; returns its log."""
+        """Install a Python that creates virtual environments, except in the cases of `refuses`. Return its log."""
         log = self.directory / "log"
         self.program("python3", f'echo "$*" >> {log}\ncase "$*" in {MAKES_VENV} {refuses} esac')
         return log

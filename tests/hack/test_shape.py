@@ -1,4 +1,5 @@
-"""The shape of the code: how long files and functions are, and how many modules have no life of their own."""
+"""The shape of the code: lengths of files and functions, and the number of small modules with a single
+importer."""
 
 import ast
 from collections import defaultdict
@@ -14,7 +15,7 @@ from tests.syntax import parsed
 FILE_LINES = 500
 FUNCTION_LINES = 40
 SMALL_LINES = 60
-"""A module that is shorter, and that nothing but one other imports, tests included, is a part of that one."""
+"""Most lines of a module that counts as small if only one other module imports it, tests included."""
 SMALL_MODULES = 10
 STARTED = ("__init__", "__main__")
 
@@ -26,7 +27,7 @@ MODULES = {
 
 
 class Shape(NamedTuple):
-    """Lines of each function of ours, and who imports each module; tests and programs of hack count, too."""
+    """Lines of each function, and importers of each module, including tests and programs in hack."""
 
     functions: dict[str, int]
     importers: dict[str, set[str]]
@@ -34,7 +35,7 @@ class Shape(NamedTuple):
 
 @pytest.fixture(scope="module")
 def shape() -> Shape:
-    """Each file is parsed once and let go: a million nodes that stay are looked through for garbage again and again."""
+    """Parse each file once and release it: a million persistent nodes would slow down every garbage collection."""
     found = Shape({}, defaultdict(set))
     others = [file for root in ("tests", "hack") for file in (REPOSITORY / root).rglob("*.py")]
     for file in (*FILES, *others):
@@ -62,7 +63,7 @@ def functions(file: Path, nodes: list[ast.AST]) -> Iterator[tuple[str, int]]:
 
 
 def imported(nodes: list[ast.AST]) -> set[str]:
-    """Modules of ours that a file imports, wherever it does."""
+    """Return Flotilla's modules that a file imports, at any place in the file."""
     found = set()
     for node in nodes:
         if isinstance(node, ast.Import):

@@ -1,4 +1,4 @@
-"""Audit logs made by hand: lines as API servers write them, at seconds since a beginning."""
+"""Builders of audit log lines as API servers write them. Times are seconds since BEGINNING."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -18,12 +18,12 @@ REPLICAS, AGENT, NODES = f"{KUBE}replicaset-controller", f"{KUBE}flotilla-agent"
 
 
 def at(seconds: float) -> float:
-    """Seconds since 1970."""
+    """Return a time as seconds since 1970."""
     return BEGINNING.timestamp() + seconds
 
 
 def stamp(seconds: float) -> str:
-    """The moment as API servers write it."""
+    """Return a time in the format of audit logs."""
     return (BEGINNING + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
@@ -40,7 +40,7 @@ def line(
     took: float = 0.01,
     uri: str = "/api/v1/namespaces/default/pods",
 ) -> bytes:
-    """One line; the request was received `took` seconds before."""
+    """Return one line, about a request received `took` seconds earlier."""
     kind, _, sub = resource.partition("/")
     made = {
         "kind": "Event",
@@ -61,7 +61,7 @@ def line(
 
 
 class Pod:
-    """Writes the lines of one pod, by its UID; a delegate is of a `parent`."""
+    """Builder of the lines about one pod. A delegate has a `parent`."""
 
     def __init__(
         self, name: str, uid: str, parent: str = "", owner: str = "ReplicaSet", restarts: str = "Always"
@@ -93,7 +93,7 @@ class Pod:
         return self._add(seconds, "create", user=user, code=201)
 
     def unnoted(self, seconds: float) -> "Pod":
-        """Created by a request whose line was lost."""
+        """Set the creation time without a line, as if the log had lost it."""
         self._metadata["creationTimestamp"] = stamp(int(seconds))[:19] + "Z"
         return self
 
@@ -110,11 +110,11 @@ class Pod:
         return self.bound(seconds - 0.1).told(seconds, "Running")
 
     def deleted(self, seconds: float, user: str = GARBAGE, finalizers: tuple[str, ...] = ()) -> "Pod":
-        """With grace: it is still there."""
+        """Delete the pod with a grace period, so that it still exists."""
         return self.unnoted_deletion(seconds, finalizers)._add(seconds, "delete", user=user)
 
     def unnoted_deletion(self, seconds: float, finalizers: tuple[str, ...] = ()) -> "Pod":
-        """Deleted with grace by a request whose line was lost."""
+        """Delete the pod with a grace period without a line, as if the log had lost it."""
         self._deleted = int(seconds)
         self._metadata |= {"deletionTimestamp": stamp(self._deleted + GRACE), "deletionGracePeriodSeconds": GRACE}
         self._metadata["finalizers"] = list(finalizers)
@@ -126,7 +126,7 @@ class Pod:
         return self._add(seconds, "delete", user=user, body={"gracePeriodSeconds": 0})
 
     def released(self, seconds: float) -> "Pod":
-        """Its last finalizer is taken off after a deletion without grace: nothing is left."""
+        """Remove the last finalizer after a deletion without grace, which ends the pod."""
         self._metadata |= {"deletionTimestamp": stamp(self._deleted), "deletionGracePeriodSeconds": 0}
         self._metadata.pop("finalizers", None)
         return self._add(seconds, "patch", user=AGENT)
@@ -137,17 +137,17 @@ class Pod:
 
 
 def proxy(uid: str = "p", name: str = "web-1", **more: str) -> Pod:
-    """A proxy pod."""
+    """Return the builder of a proxy pod."""
     return Pod(name, uid, **more)
 
 
 def delegate(uid: str = "d", parent: str = "p", name: str = "web-1-chaperon", **more: str) -> Pod:
-    """A delegate."""
+    """Return the builder of a delegate."""
     return Pod(name, uid, parent, **more)
 
 
 def history(**clusters: Pod | bytes | list[Pod | bytes]) -> History:
-    """What clusters have written down, whatever the order of its parts."""
+    """Return the history from the lines of clusters, in any order."""
     found = History()
     for cluster, given in clusters.items():
         parts = given if isinstance(given, list) else [given]
@@ -163,11 +163,11 @@ def history(**clusters: Pod | bytes | list[Pod | bytes]) -> History:
 
 
 def evidence(found: History, *outages: Outage, living: set[tuple[str, str]] | None = None, **jobs: int) -> Evidence:
-    """Evidence of the source `cd`; `living` as given, else all of which no end was noted."""
+    """Return evidence with source `cd`. `living` defaults to all pods without a recorded end."""
     there = {key for key, life in found.lives.items() if life.over is None} if living is None else living
     return Evidence("cd", found, outages, frozenset(there), jobs)
 
 
 def outage(cluster: str, process: str, began: float, ended: float, what: str = "kill") -> Outage:
-    """Something failed, in seconds since the beginning."""
+    """Return an outage from start to end in seconds since BEGINNING."""
     return Outage(cluster, process, what, at(began), at(ended))

@@ -1,4 +1,4 @@
-"""Every rule finds what breaks it, and leaves alone what does not."""
+"""Every rule finds its violations and nothing else."""
 
 from collections.abc import Sequence
 
@@ -25,11 +25,11 @@ from tests.soak.logs import (
 )
 
 CHAPERON = {"kind": "PodChaperon", "metadata": {"name": "c", "labels": {LABEL_PARENT_UID: "p"}}}
-"""Of the proxy pod with UID `p`, as an API server answers."""
+"""Chaperon of the proxy pod with UID `p`, as an API server returns it."""
 
 
 def rules(found: History, *outages: Outage, living: set[tuple[str, str]] | None = None, **jobs: int) -> list[str]:
-    """What was broken."""
+    """Return the violated rules."""
     return [each.rule for each in judge(evidence(found, *outages, living=living, **jobs))]
 
 
@@ -42,7 +42,7 @@ def a_job_pod(uid: str = "p", name: str = "job-1") -> Pod:
 
 
 def gone_in_order() -> dict[str, Pod]:
-    """A pod that its user deletes, whose delegate goes first."""
+    """Return a pod that its user deletes and whose delegate ends first."""
     return {
         "cd": a_proxy().deleted(10, user=ADMIN, finalizers=("f",)).released(14),
         "us": delegate().created(1).running(2).deleted(11).gone(13),

@@ -1,4 +1,4 @@
-"""What is not as it should be in the end is told, each thing of it."""
+"""Each leftover at the end of a soak is reported."""
 
 import copy
 from typing import Any

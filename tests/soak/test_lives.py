@@ -1,4 +1,4 @@
-"""From lines of audit logs to the lives of pods."""
+"""Lives of pods from the lines of audit logs."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""What has to hold under load."""
+"""Criteria that must hold under load."""
 
 import pytest
 

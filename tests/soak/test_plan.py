@@ -1,4 +1,4 @@
-"""Plans: the same for the same seed, sensible, and kept."""
+"""Plans are reproducible by seed, plausible, and carried out."""
 
 import itertools
 from collections import defaultdict
@@ -15,7 +15,7 @@ Test = Callable[..., None]
 
 
 def seeds(test: Test) -> Test:
-    """Tries a test with plans of all sorts, however busy the machine is."""
+    """Run a test with plans of many sizes, without a deadline."""
     given_all = given(st.integers(0, 1 << 32), st.sampled_from([0.5, 1.0, 5.0]), st.sampled_from([20, 60, 500]))
     return settings(deadline=None)(given_all(test))
 

@@ -1,4 +1,4 @@
-"""What is told of a soak."""
+"""The report of a soak."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Soaks on real clusters, from less than a minute to three, all of them seldom."""
+"""Soaks on real clusters, from under a minute to three minutes; none runs by default."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("iptables"), reason="cutting links takes root"),
 ]
 PATIENCE = Patience(well=90.0, leaderless=60.0)
-"""On a busy machine all takes longer; `hack/soak` keeps to what is promised."""
+"""Longer limits for a busy machine; `hack/soak` uses the documented ones."""
 
 
 async def nothing_is_lost(planned: plan.Plan, tmp_path: Path) -> None:
@@ -25,7 +25,7 @@ async def nothing_is_lost(planned: plan.Plan, tmp_path: Path) -> None:
     result = await soak(planned, Silent(), told.append, patience=PATIENCE, keep=tmp_path)
     (tmp_path / "plan.jsonl").write_bytes(planned.dump())
     print("\n".join([*told, *report.lines(result)]))
-    # Nothing happens to a leader where nobody leads just then.
+    # A fault of the leader is skipped while no agent leads.
     assert len(planned.faults) * 0.8 <= len(result.outages) <= len(planned.faults)
     assert len(result.history.proxies()) >= sum(step.pods for step in plan.wanted(planned.steps).values())
     assert [f"{each.rule}: {each.what}" for each in result.violations] == []
