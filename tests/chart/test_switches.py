@@ -46,7 +46,7 @@ ON = {
 }
 """Features by the values that enable them."""
 NEVER = {ownroles.REGISTER}
-"""Features of processes without the chart, which performs these tasks itself."""
+"""Features without rights in the chart, because the chart does their work itself."""
 ALWAYS = {
     *(ownroles.LEADER, ownroles.SCHEDULE, ownroles.STATUS, ownroles.ELECT, ownroles.TARGET, ownroles.DELEGATES),
     *(ownroles.VIRTUAL_NODES, ownroles.NODE_LEASES, ownroles.TELL, ownroles.SUMMARY, ownroles.PROPERTIES),

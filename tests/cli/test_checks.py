@@ -335,7 +335,7 @@ def test_where_no_namespace_is_labelled_nobody_takes_the_webhook_for_tried() -> 
     told = [each.what for each in webhook.webhook(view(webhook=untried, namespaces=()))]
     assert sum("no elected pod was tried: no namespace is labelled" in what for what in told) == 1
     assert bad(webhook.webhook, view(webhook=untried, namespaces=())) == []
-    # A user who may not list namespaces gets only that finding.
+    # If namespaces cannot be listed, doctor reports only that.
     assert not any("tried" in each.what for each in webhook.webhook(view(webhook=untried, namespaces=None)))
 
 

@@ -16,7 +16,7 @@ from tests.cli.moving import EU, MOVED, NOW, SINCE, TITLES, US, pod, target
 Raw = dict[str, Any]
 
 
-# What is under way ---------------------------------------------------------------------------------------------------
+# Moves in progress ---------------------------------------------------------------------------------------------------
 
 
 def test_each_pod_that_moves_is_told_with_its_replacement_and_others_are_not() -> None:
@@ -88,7 +88,7 @@ def test_a_pod_is_explained_with_its_move() -> None:
     assert replaces_told(pod("web-n", US, moved=MOVED), [], TITLES).startswith("a pod that is gone in eu")
 
 
-# How far it is -------------------------------------------------------------------------------------------------------
+# Progress of a move --------------------------------------------------------------------------------------------------
 
 
 def homes() -> dict[str, Home]:

@@ -26,7 +26,7 @@ from tests.ranking.pods_and_targets import target_info
 Raw = dict[str, Any]
 
 
-# What is typed -------------------------------------------------------------------------------------------------------
+# Arguments -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("text", ["deploy/web", "deployment/web", "Deployments/web", "deployment.apps/web"])
@@ -80,7 +80,7 @@ def test_one_key_is_written_and_the_long_one_counts_before() -> None:
     assert value_of(made(DEPLOYMENTS, "web")) is None
 
 
-# What becomes of a pod -----------------------------------------------------------------------------------------------
+# Outcome for a pod ---------------------------------------------------------------------------------------------------
 
 
 REPLICA_SET: Raw = {"metadata": {"name": "web"}, "spec": {"replicas": 3}}

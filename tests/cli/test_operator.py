@@ -377,7 +377,7 @@ async def test_as_a_process_it_says_the_same_and_ends_the_same_way(operator: Ope
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def reader(fleet: Fleet, tmp_path: Path) -> Operator:
-    """A user who may read pods, nodes and targets, but no Secrets."""
+    """A user with the rights to read pods, nodes and targets, but not Secrets."""
     rules = [
         {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["get", "list"]},
         {"apiGroups": [names.GROUP], "resources": ["targets", "clustertargets"], "verbs": ["get", "list"]},

@@ -52,7 +52,7 @@ class Terminal(Hub):
         await self.client.patch(MANAGED_CLUSTERS, self.name(short), {"status": status}, sub="status")
 
     async def as_account(self, name: str, folder: Path) -> "Terminal":
-        """Return the terminal of another user, who has a service account."""
+        """Return the terminal of another user with a service account."""
         await self.make(SERVICE_ACCOUNTS, name, self.namespace)
         document = yaml.safe_load(self.kubeconfig.read_text())
         document["users"][0]["user"] = {"token": await token(self.client, self.namespace, name)}

@@ -19,8 +19,8 @@ FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not bloc
 _HERE = Path(__file__).parent
 _FLAGS = ("--discovery-interval=2s", "--moves", "--withdraw=1s", "--slow-target=5s")
 SOON = " ".join(("sandbox up --join", *(f"--agent-flag={flag}" for flag in _FLAGS)))
-"""Flags that shorten waits. Readers' agents take minutes to detect Placements, and seconds for each moving pod.
-Targets may answer late while other tests run."""
+"""Flags that enable moves and shorten waits. Without them, agents take minutes to detect Placements and seconds
+to move each pod. Slow targets are tolerated, since other tests may keep the machine busy."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

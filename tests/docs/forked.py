@@ -25,12 +25,12 @@ read -r -u 3 status
 exit "$status"
 """
 """Client script. The server reads its arguments, environment, folder and streams from /proc. A subshell sends
-its own PID, since bash's standard output is the socket meanwhile."""
+the PID, because sending it from bash itself would make the socket bash's standard output for that time."""
 
 
 @contextlib.asynccontextmanager
 async def forking(program: Path) -> AsyncIterator[None]:
-    """Put a client in the place of a program, and run the process that does its work; the client stays, of no use."""
+    """Run the fork server and replace the program with its client, which stays afterwards but no longer works."""
     pipe = asyncio.subprocess.PIPE
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", __name__, cwd=REPOSITORY, stdin=pipe, stdout=pipe

@@ -66,7 +66,7 @@ def _constants(tree: ast.Module) -> dict[str, object]:
 
 
 def events() -> set[str]:
-    """Return the reasons of events, except those that only repeat a condition."""
+    """Return the reasons of events, except events that only repeat a condition."""
     found = set()
     for tree in trees():
         constants = _constants(tree)

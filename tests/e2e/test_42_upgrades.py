@@ -1,6 +1,6 @@
 """Promise 42: no request fails during an upgrade from the version that rewrote selectors, or a downgrade to it.
 
-Every cluster sends 50 requests per second on new connections, to its own address of the Service and to
+Every cluster sends 50 requests per second on new connections: to its own address of the Service, and to
 endpoints in the source's slices. Pods are replaced while the clusters run different versions."""
 
 import asyncio

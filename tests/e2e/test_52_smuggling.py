@@ -141,7 +141,8 @@ async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_
         await fleet.source.patch(NAMESPACES, namespace, annotated)
 
         async def follows_by_namespace() -> bool:
-            """Return True once pods follow the namespace's annotation, which agents receive with a delay."""
+            """Return True if a new delegate has the added container; agents receive the annotation with a
+            delay."""
             await fleet.source.create(PODS, manifests.pod("by-namespace"), namespace)
             _, delegate = await delegate_of(fleet, namespace, "by-namespace")
             if "proxy" in containers(delegate):
@@ -161,8 +162,7 @@ async def test_what_later_webhooks_change_is_there_from_the_start_and_what_they_
 
 
 def meshed_without_mark(pod: Raw) -> Raw:
-    """Mutate like `meshed` and remove a label of Flotilla's webhook: it reappears if the webhook is called
-    again."""
+    """Mutate like `meshed` and remove a label of Flotilla's webhook, which only a second webhook call restores."""
     made = meshed(pod)
     made["metadata"].get("labels", {}).pop(names.LABEL_HAS_FINALIZER, None)
     return made

@@ -51,7 +51,7 @@ class Taken(Session):
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def agent(fleet: Fleet) -> AsyncIterator[Taken]:
-    """Session with the rights of the source's agent, as for an attacker who has its account."""
+    """Session with the rights of the source's agent, as an attacker with its account has them."""
     async with Taken(config.load(str(fleet.sandbox["cd"].kubeconfig))) as session:
         session.user = f"system:serviceaccount:{fleet.home}:flotilla-agent"
         yield session

@@ -4,9 +4,9 @@ The target sends as much as a link of 100 Mbit/s carries, and the agent reads as
 other attacks run a few times per second. Each costs an API server more than Flotilla's agents, and API servers
 have limits of their own.
 
-Pods start as fast as possible, which uses all of a small machine. API servers, etcd and attackers share it with
-agents and webhooks, unlike in production, so the attackers' own work lowers the rate, too. On a busy machine
-agents wait for a processor far longer than they work, so no other test runs at the same time."""
+Pods start as fast as possible, which uses all of a small machine. Unlike in production, agents and webhooks
+share it with API servers, etcd and the attackers, whose work lowers the rate, too. On a busy machine agents
+wait long for a processor, so no other test runs at the same time."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Soaks on real clusters, from under a minute to three minutes; none runs by default."""
+"""Soaks on real clusters, from under a minute to three minutes; all are marked seldom."""
 
 import os
 import shutil
