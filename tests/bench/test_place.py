@@ -6,8 +6,8 @@ from hack.lab.benchmarks.__main__ import main
 from hack.lab.benchmarks.place import KINDS, place
 
 EACH = len(KINDS) + 3
-"""Rows per number of targets: one per kind, and one each for differing pods, pods with a Placement, and pods
-that name their targets."""
+"""Rows per number of targets: one per kind, and three for differing pods, pods with a Placement, and pods that
+name targets."""
 
 
 @pytest.mark.full("Measures for ten seconds what no promise depends on.")

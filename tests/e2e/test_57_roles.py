@@ -223,7 +223,7 @@ async def test_all_tokens_of_a_source_are_void_when_its_account_is_deleted(fleet
 
 @pytest.mark.full("A variant of the tests of a Source's rights.")
 async def test_no_policy_passes_what_it_cannot_evaluate(fleet: Fleet) -> None:
-    # The API server only counts requests that a faulty policy lets pass, in a metric with an error type.
+    # An API server reports requests that a faulty policy lets pass in this metric only, as errors.
     counted = []
     for cluster, client in fleet.clients.items():
         for policy in await client.list(POLICIES):

@@ -140,5 +140,5 @@ async def test_a_rolling_update_with_a_shutdown_delay_loses_no_request(
         after = await rolled_out(fleet, place)
         await asked.met(after)
     assert not before & after
-    # Each ReplicaSet surges separately: the Deployment controller, too, starts the new one with an extra pod.
+    # Each ReplicaSet may have an extra pod; the new one's comes from the rollout, not from Flotilla.
     kept(found, asked, began, surge=2 * SURGE)

@@ -60,7 +60,7 @@ def test_whatever_is_asked_for_is_pinned_to_a_version_that_will_do(text: str) ->
 
 
 def hashed(name: str) -> dict[str, list[str]]:
-    """Return the hashes by requirement of a file."""
+    """Return the hashes of each requirement in a file."""
     text = (REPOSITORY / "hack" / name).read_text().replace(" \\\n", " ")
     lines = [line.split() for line in text.splitlines() if not line.startswith("#")]
     return {asked: [each.removeprefix("--hash=sha256:") for each in given] for asked, *given in lines}
