@@ -24,7 +24,7 @@ AGENT = "system:serviceaccount:kube-system:flotilla-agent"
 
 def test_only_what_no_role_grants_counts_as_refused(tmp_path: Path) -> None:
     log(tmp_path, AGENT, "delete", "secrets", 403, namespace="default", name="a")
-    # An API server that has just started refuses requests without a reason.
+    # An API server that has just started may refuse requests that a role grants.
     log(tmp_path, AGENT, "list", "pods", 403)
     # A right that the target's administrator withholds is not an error.
     log(tmp_path, "system:serviceaccount:default:cd", "delete", "nodes", 403)
