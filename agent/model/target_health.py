@@ -31,7 +31,7 @@ class Standing:
     retiring: bool = False
     """A user wants the target emptied."""
     lost: bool = False
-    """State of a target that has not answered for its failover term, or a user declared it lost: its pods are replaced elsewhere."""
+    """True if it has not answered for its failover term, or a user declared it lost: its pods are replaced."""
     declared: bool = False
     """A user has certified that none of its pods run any longer."""
     asked: bool = False
@@ -39,7 +39,7 @@ class Standing:
     held: bool = False
     """Too many targets are unavailable: its pods are only replaced at a user's request."""
     returning: bool = False
-    """State of a target that was unavailable and may not receive new pods yet."""
+    """True if it was unavailable and may not receive new pods yet."""
 
     @property
     def closed(self) -> str:
