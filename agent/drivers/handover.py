@@ -44,7 +44,7 @@ class HandoverStage(Enum):
     DRAIN = auto()
     """New connections no longer need them; open connections may still use them."""
     REMOVE = auto()
-    """State of an object that has to be deleted."""
+    """They are deleted."""
 
 
 class Handover:

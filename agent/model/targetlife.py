@@ -26,9 +26,9 @@ class Sight(StrEnum):
     UNKNOWN = "unknown"
     """No connection exists yet, or its kubeconfig is invalid, so that the target's state is unknown."""
     SILENT = "silent"
-    """State of a target that does not answer, or only with server errors."""
+    """No answer, or only server errors."""
     ANSWERS = "answers"
-    """State of a target that answers, but its cached objects are not reliable yet, or it denies access."""
+    """The target answers, but its cached objects are not reliable yet, or it denies access."""
     READY = "ready"
 
 
