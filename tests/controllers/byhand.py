@@ -1,4 +1,4 @@
-"""The test as a kubelet: delegates of a scheduler that is not there, on a node that is not there."""
+"""The test plays the kubelet: delegates of a scheduler that does not run, on a node that does not exist."""
 
 import contextlib
 from typing import Any
@@ -13,17 +13,15 @@ NOBODYS = {"schedulerName": "nobody"}
 
 
 async def bind(client: Client, namespace: str, name: str) -> None:
-    """Bind a pod to a node that is not there.
-
-    It is the pod's alone: kube-controller-manager removes all pods of a missing node 40 s after the first was bound.
-    """
+    """Bind a pod to a missing node of its own. kube-controller-manager/podgc removes all pods of a missing node
+    40 s after it first saw one."""
     node = f"{namespace}-{name}"
     binding = {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}}
     await client.create(PODS, binding, namespace, sub="binding")
 
 
 async def start(client: Client, namespace: str, name: str) -> dict[str, Any]:
-    """Bind a delegate as soon as it is there, and have it run."""
+    """Bind a delegate as soon as it exists, and report it as running."""
     found = await until(lambda: client.get(PODS, name, namespace))
     await bind(client, namespace, name)
     await say(client, namespace, name, "Running")
@@ -31,7 +29,7 @@ async def start(client: Client, namespace: str, name: str) -> dict[str, Any]:
 
 
 async def say(client: Client, namespace: str, name: str, phase: str, code: int | None = None) -> None:
-    """What a kubelet would say of a pod; `code` is the exit code of its container, None while that runs."""
+    """Write a pod's status as a kubelet does; `code` is the exit code of its container, None while that runs."""
     state = {"running": {}} if code is None else {"terminated": {"exitCode": code}}
     container = {"name": "main", "image": "busybox", "imageID": "", "ready": False, "restartCount": 0, "state": state}
     status = {"phase": phase, "containerStatuses": [container]}

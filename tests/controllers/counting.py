@@ -1,4 +1,4 @@
-"""Counts what is written to API servers."""
+"""Counts writes to API servers."""
 
 from typing import Any
 

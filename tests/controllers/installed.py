@@ -1,4 +1,4 @@
-"""Kinds of networks whose controllers do not run here, for as long as a test takes."""
+"""Installs CRDs of network drivers whose controllers do not run, for the duration of a test."""
 
 import contextlib
 import functools

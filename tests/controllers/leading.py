@@ -1,4 +1,4 @@
-"""A lease that the rooms of a test lead by."""
+"""A leader lease for the controllers of a test."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""A cluster as an account sees it that may do no more than some rules say."""
+"""A client with the rights of an account that is limited to given rules."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence
@@ -20,7 +20,7 @@ Raw = dict[str, Any]
 async def limited(
     cluster: Cluster, client: Client, namespace: str, folder: Path, rules: Sequence[Raw]
 ) -> AsyncIterator[Cluster]:
-    """The rules are in the ClusterRole that is called like the namespace: it may be patched."""
+    """Yield the client. Its rules are in the ClusterRole named after the namespace, which the test may patch."""
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "agent"}}, namespace)
     await client.create(CLUSTER_ROLES, {"metadata": {"name": namespace}, "rules": list(rules)})
     reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": namespace}

@@ -1,4 +1,5 @@
-"""Stands for Linkerd's multicluster controllers, which do not run here: gives the status of Links, and their errors."""
+"""Replaces Linkerd's multicluster controllers, which do not run: writes the status of Links, with their error
+texts."""
 
 import asyncio
 import contextlib
@@ -32,7 +33,7 @@ class Linkerd:
         self.namespace = namespace
         self.clusters = clusters
         self.problems: dict[str, tuple[str, str]] = {}
-        """By cluster whose Links tell it: reason and message for every member."""
+        """Reason and message for every member, by the cluster whose Links report them."""
         self._made: set[tuple[str, str]] = set()
         """Services in clusters."""
 

@@ -104,7 +104,7 @@ class Exported:
         await client.create(SERVICE_EXPORTS, export, self.pair.namespace)
 
     async def unexport(self, client: Client) -> None:
-        """Have it do so no more."""
+        """Delete the ServiceExport."""
         await client.delete(SERVICE_EXPORTS, NAME, self.pair.namespace)
 
     async def imported(self, client: Client, fits: Callable[[Raw], bool] = lambda found: True) -> Raw:
@@ -171,7 +171,7 @@ class Exported:
 
     @contextlib.asynccontextmanager
     async def away(self) -> AsyncIterator[None]:
-        """The agent is another one, which does not reach the target, and then one that does."""
+        """Restart the agent without access to the target; at the end, restart it with access."""
         await self._stack.aclose()
         async with running(self.pair.clusters[0], *ROOMS, **SETTINGS):
             yield

@@ -1,4 +1,4 @@
-"""Two real clusters, a source and a target, for rooms that copy from one to the other."""
+"""Two real clusters, a source and a target, for controllers that copy from one to the other."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ from tests.waiting import until
 Raw = dict[str, Any]
 
 SOON = {"follow_linger": 0.5}
-"""Settings under which copies that nobody needs go soon."""
+"""Settings under which unused copies are deleted soon."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Pair:
         lease: LeaderLease | None = None,
         **settings: Any,
     ) -> AsyncIterator[Target]:
-        """The rooms at work, with the target `eu` connected and ready."""
+        """Run the controllers with the target `eu` connected and ready."""
         async with running(self.clusters[0], *rooms, lease=lease, **{**SOON, **settings}) as deps:
             self.deps = deps
             target = await self.connect("eu", connection)

@@ -1,4 +1,4 @@
-"""Proxy pods and the virtual nodes they are bound to, without webhook and without the room that keeps the nodes."""
+"""Proxy pods and the virtual nodes they are bound to, without the webhook and without the virtual node controller."""
 
 import contextlib
 from collections.abc import AsyncIterator, Sequence

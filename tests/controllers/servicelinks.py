@@ -47,7 +47,7 @@ class Links:
         await self.offer(self.pair.there, "10.2.0.1")
 
     async def shared_by(self, status: str, reason: str, message: str = "") -> None:
-        """What the room of network drivers would say on the Target."""
+        """Set the condition that the network driver controller publishes on the Target."""
         said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
         conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
         await self.pair.here.patch(
@@ -83,7 +83,8 @@ class Links:
         return condition(await self.once(fits), type)[2]
 
     async def mirrored(self, client: Client, want: list[tuple[str, bool, list[str]]], namespace: str = "") -> None:
-        """Wait for these addresses of others in a cluster, whether they are ready, with the names of their ports."""
+        """Wait until the mirrored slices in a cluster have exactly these foreign addresses, with readiness and
+        port names."""
 
         async def probe() -> bool:
             found = await client.list(
@@ -114,7 +115,7 @@ def rows(link: Raw) -> list[tuple[str, list[str], str, str]]:
 
 @contextlib.asynccontextmanager
 async def summaries(pair: Pair) -> AsyncIterator[None]:
-    """Both clusters have a ClusterSummary that says nothing of their networks: without any there is no driver."""
+    """Give both clusters a ClusterSummary without networks: without a summary no driver is chosen."""
     made = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
     for client in (pair.here, pair.there):
         with contextlib.suppress(NotFound):

@@ -1,4 +1,4 @@
-"""A Service of a source with a proxy pod that is ready, for tests of what becomes of its selector."""
+"""A Service of a source with a ready proxy pod, for tests of its selector."""
 
 import contextlib
 from collections.abc import AsyncIterator

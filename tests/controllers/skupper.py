@@ -1,4 +1,4 @@
-"""Stands for Skupper's controllers, which do not run here: gives their conditions and the texts of their errors."""
+"""Replaces Skupper's controllers, which do not run: writes their conditions, with their error texts."""
 
 import asyncio
 import contextlib
@@ -47,11 +47,11 @@ KINDS: list[tuple[Kind, Raw | None]] = [
     (SKUPPER_TOKENS, _spec(["url", "code", "ca"], url=_TEXT, code=_TEXT, ca=_TEXT)),
     (SKUPPER_LINKS, None),
 ]
-"""As the CRDs of Skupper 2 have it: what they do not know of a spec is dropped."""
+"""Spec fields of the CRDs of Skupper 2; the API server drops all others."""
 
 
 def named(kind: Kind, name: str, spec: Raw, **labels: str) -> Raw:
-    """An object of one of them."""
+    """Return an object of a Skupper kind."""
     return {
         "apiVersion": kind.api_version,
         "kind": kind.name,
@@ -61,7 +61,7 @@ def named(kind: Kind, name: str, spec: Raw, **labels: str) -> Raw:
 
 
 class Skupper:
-    """One network between the namespace in all clusters that have a Link which works, and those that Links lead to."""
+    """One Skupper network across the namespace in all clusters that working Links connect."""
 
     def __init__(self, namespace: str, **clusters: Client) -> None:
         self.clusters = clusters
@@ -72,16 +72,16 @@ class Skupper:
         self.refusals: list[str] = []
         """Answers to the next redemptions."""
         self.down: dict[str, dict[str, str]] = {}
-        """By cluster whose Links do not work: what is wrong with their conditions."""
+        """Faults of the conditions of Links, by the cluster whose Links do not work."""
         self.sites: dict[str, dict[str, str]] = {}
-        """By cluster: what is wrong with the conditions of its Site."""
+        """Faults of the conditions of the Site, by cluster."""
         self.granting: dict[str, str] = {}
-        """What is wrong with the conditions of grants."""
+        """Faults of the conditions of grants."""
         self.codes: list[str] = []
         self._grants: dict[str, Raw] = {}
         """Grants of all clusters as they are known, by their UIDs."""
         self._joined: dict[str, set[str]] = {}
-        """By cluster: those that it has a Link to which works."""
+        """Clusters that a working Link of a cluster points to, by that cluster."""
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         return background(self._run())
@@ -201,7 +201,7 @@ class Skupper:
         await self._say(client, LISTENERS, listener, Configured="", Matched=problem)
 
     async def _say(self, client: Client, kind: Kind, obj: Raw, told: Raw | None = None, **aspects: str) -> None:
-        """Conditions by type with what is wrong; an object whose state is the same is left alone."""
+        """Write the status of an object from its faults by condition type (empty: none), unless it is unchanged."""
         conditions = [
             {
                 "type": type,
@@ -224,7 +224,7 @@ class Skupper:
 
 
 def _refused(grant: Raw, token: Raw) -> str:
-    """What the server of grants says to a redemption that it refuses."""
+    """Return the grant server's refusal of a redemption; empty if it accepts."""
     if not grant:
         return LATE
     if grant["used"]:

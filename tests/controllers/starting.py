@@ -1,4 +1,4 @@
-"""Runs rooms of the agent against a real API server, as the composition root does, with short times."""
+"""Runs controllers of the agent against a real API server, as the composition root does, with short times."""
 
 import contextlib
 import logging
@@ -39,7 +39,7 @@ async def running(
     lease: LeaderLease | None = None,
     **settings: Any,
 ) -> AsyncIterator[Deps]:
-    """The rooms at work; at the end none of them may have failed unexpectedly."""
+    """Run the controllers; at the end, assert that none of them failed unexpectedly."""
     errors = _Errors()
     logger = logging.getLogger("agent")
     logger.addHandler(errors)
@@ -56,7 +56,8 @@ async def running(
 
 
 async def namespace_known(deps: Deps, namespace: str, annotations: Mapping[str, str | None]) -> None:
-    """Wait until the rooms know what a namespace says (None: no more): they might hear of the next pod before."""
+    """Wait until the controllers have cached a namespace's annotations (None: removed), before a test creates
+    pods."""
 
     def known() -> bool:
         found = deps.namespaces.annotations(namespace)
@@ -68,7 +69,7 @@ async def namespace_known(deps: Deps, namespace: str, annotations: Mapping[str, 
 async def _deps(
     cluster: SandboxCluster, stack: contextlib.AsyncExitStack, settings: dict[str, Any], lease: LeaderLease | None
 ) -> tuple[Deps, Supervisor]:
-    """The rooms end first, then the targets, for a room would connect them again."""
+    """Build dependencies. Controllers stop before the targets are closed: a controller would reconnect them."""
     clock = SystemClock()
     local = Cluster(load(str(cluster.kubeconfig)), "local")
     stack.push_async_callback(local.close)

@@ -88,7 +88,7 @@ class FailingLists:
 
 
 class Published:
-    """Addresses of foreign pods in either cluster, whenever they were there."""
+    """Addresses of foreign pods that were ever published in either cluster."""
 
     def __init__(self) -> None:
         self.foreign: list[str] = []
@@ -113,7 +113,7 @@ class Scene:
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
-        """Look at what is published meanwhile."""
+        """Record published addresses while the context lasts."""
         async with contextlib.AsyncExitStack() as stack:
             for each in self.pair.clusters:
                 cluster = Cluster(load(str(each.kubeconfig)), "looking")
@@ -127,7 +127,7 @@ class Scene:
             yield
 
     async def agent(self, here: Kind | None = None, there: Kind | None = None, *, waits: bool = True) -> None:
-        """Run an agent whose first lists fail, until it knows all there is to know."""
+        """Run an agent whose first lists fail, until all its caches are synced."""
         for failing, kind in zip(self.failing, (here, there), strict=True):
             failing.choose(kind)
         async with running(self._source, *ROOMS) as deps:
@@ -146,7 +146,7 @@ class Scene:
 
 
 async def chaperon_of(proxy: dict[str, Any], client: Client, namespace: str, uid: str) -> None:
-    """The delegate's status, as the target tells it."""
+    """Return the chaperon in the target that reports the delegate's status."""
     metadata = proxy["metadata"]
     name = names.chaperon(metadata["name"], metadata["uid"])
     labels = {names.LABEL_PARENT_UID: metadata["uid"], names.LABEL_PARENT_CLUSTER_UID: uid}
@@ -192,7 +192,7 @@ def node_of(pair: Pair) -> str:
 
 
 async def forget(pair: Pair) -> None:
-    """Delete what is not in the test's namespace, or is held."""
+    """Delete objects that are outside the test's namespace or have finalizers."""
     for client in (pair.here, pair.there):
         with contextlib.suppress(NotFound):
             await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)

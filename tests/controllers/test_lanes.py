@@ -1,4 +1,4 @@
-"""Lanes of controllers: a silent target, or a namespace with much to do, leaves workers for all others."""
+"""Lanes of controllers: a silent target or a busy namespace leaves workers for all others."""
 
 import asyncio
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Nothing new goes to targets from a namespace that is not enabled, whatever its users write; what is there stays."""
+"""A namespace that is not enabled sends nothing new to targets, whatever its users write; existing copies stay."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def service(name: str, **annotations: str) -> Raw:
 
 
 async def there(pair: Pair) -> set[str]:
-    """What of ours the target has."""
+    """Return kind and name of our objects in the target."""
     found = set()
     for kind in COPIED:
         for each in await pair.there.list(kind, pair.namespace, labels=names.LABEL_PARENT_UID):
@@ -57,7 +57,7 @@ async def there(pair: Pair) -> set[str]:
 
 
 async def handwritten(pair: Pair) -> str:
-    """Proxy pods and what goes with them, as anybody may write them; returns the name of a token's Secret."""
+    """Create proxy pods and their dependencies as any user may write them; return the name of a token's Secret."""
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
     for name in ("words", "bound"):
         await pair.create(CONFIGMAPS, name, data={"a": "1"})

@@ -1,4 +1,4 @@
-"""Fences between real clusters: what a source renews, what its target stops, and what both do once the link is back."""
+"""Fences between real clusters: renewal by the source, the stop by the target, and recovery once the link is back."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -68,7 +68,7 @@ async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[tuple[Target, Re
 
 @contextlib.asynccontextmanager
 async def with_agent(pair: Pair, lease: LeaderLease, **settings: Any) -> AsyncIterator[tuple[Target, Relay]]:
-    """The same, with a leader lease of the target's agent that is there."""
+    """Run agents in both clusters; the target's agent has a leader lease."""
     terms = {"fence_after": float(TERM), "fence_margin": 2.0, "lease_duration": 2.0, "agent_interval": 0.5, **settings}
     async with (
         running(pair.clusters[1], *THERE, lease=lease),
@@ -80,7 +80,7 @@ async def with_agent(pair: Pair, lease: LeaderLease, **settings: Any) -> AsyncIt
 
 
 async def pod(pair: Pair, target: Target, name: str, asked: str = "lease") -> Raw:
-    """A pod that runs in the target, and is fenced there."""
+    """Create a fenced pod; return it once it runs in the target."""
     manifest = elected(name, pair.namespace, terminationGracePeriodSeconds=1)
     manifest["metadata"]["annotations"][FENCE] = asked
     await create(pair.here, manifest, [target])
@@ -137,7 +137,7 @@ async def test_a_fence_that_nobody_asks_for_any_more_is_taken_down(pair: Pair) -
         await until(lambda: is_kept(pair, "db"))
 
         async def is_dated() -> bool:
-            """Whether the API server says of each renewal when it was written, which another leader there needs."""
+            """Return whether the API server dates each renewal, since the leader of another process relies on it."""
             metadata = (await pair.there.get(LEASES, lease_name(pair, target), pair.namespace))["metadata"]
             made = datetime.fromisoformat(metadata["creationTimestamp"])
             age = fence.age(metadata, made + timedelta(seconds=3))

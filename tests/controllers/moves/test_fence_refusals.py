@@ -72,13 +72,13 @@ async def agent_behind_relay(pair: Pair, tmp_path: Path) -> AsyncIterator[tuple[
 
 
 async def running_delegates(pair: Pair) -> set[str]:
-    """Return the names of the delegates that nobody has deleted."""
+    """Return the names of the delegates that are not being deleted."""
     found = await pair.there.list(PODS, pair.namespace, labels=names.LABEL_PARENT_UID)
     return {each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]}
 
 
 async def test_slow_and_refused_writes_delay_the_stop_of_no_delegate(pair: Pair, tmp_path: Path) -> None:
-    """All chaperons of one pod are refused for good, and every request takes 200 ms."""
+    """The target refuses every patch of one pod's chaperon, and each request takes 200 ms."""
     async with agent_behind_relay(pair, tmp_path) as (_, relay):
         # Creation may take longer than the term.
         made = set(await fenced(pair, PODS_OF_ONE_LEASE, 600))

@@ -1,4 +1,5 @@
-"""Fences that pods no longer ask for, while their mark cannot be taken off: the leader ends, or a target refuses."""
+"""Withdrawn fences whose mark in the target cannot be removed yet: the leader ends, or the target refuses the
+write."""
 
 from typing import Any
 
@@ -23,7 +24,8 @@ def is_mark(method: str, path: str) -> bool:
 
 
 async def withdraw(pair: Pair, relay: Relay) -> None:
-    """Stop asking for a fence. Return once the note is gone from the pod, and the mark is to be taken off."""
+    """Remove the pod's fence annotation. Return once its note is removed and the removal of the mark was
+    requested."""
     await pair.here.patch(PODS, "db", {"metadata": {"annotations": {FENCE: None}}}, pair.namespace)
 
     async def is_between() -> bool:

@@ -38,7 +38,7 @@ class World:
         return self.announcements.of(self.pod()).done
 
     def words(self) -> str:
-        """What the pod that is to move says of clusters."""
+        """Return the announcement about clusters that the pod to be moved lacks."""
         return self.announcements.words(self.announcements.of(self.pod()).lacking)
 
     def pod(self) -> Object:
@@ -46,7 +46,7 @@ class World:
         return Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": "us"}}))
 
     def gone(self) -> None:
-        """As the watch of pods tells it."""
+        """Report the pod's deletion, as the watch does."""
         for subscriber in self.subscribers:
             subscriber(self.pod(), None)
 

@@ -1,4 +1,4 @@
-"""What the mover knows of the capacity of targets: decoded once for each revision, told without live figures."""
+"""The mover's view of target capacity: decoded once per revision of the summary, and published without live usage."""
 
 from dataclasses import replace
 from types import SimpleNamespace

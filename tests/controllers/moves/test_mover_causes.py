@@ -1,4 +1,4 @@
-"""Why pods should not be where they are, by what real API servers say of their target and their Placement."""
+"""Causes for which pods have to leave their target, derived from Targets and Placements of a real API server."""
 
 from dataclasses import replace
 

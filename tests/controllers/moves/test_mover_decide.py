@@ -1,4 +1,4 @@
-"""What is next for the pods of an owner: every step, and what keeps from it."""
+"""Next steps for the pods of one owner: each step, and each reason to wait."""
 
 from dataclasses import replace
 from typing import Any
@@ -25,12 +25,12 @@ ADOPTED = Pod("web-n", "n")
 
 
 def steps(owner: Owner, *pods: Pod) -> list[str]:
-    """What is done, but for what is told."""
+    """Return the types of the decided actions, except for messages."""
     return [type(action).__name__ for action in decide(owner, pods).actions if not isinstance(action, Tell)]
 
 
 def told(owner: Owner, *pods: Pod) -> list[tuple[str, str]]:
-    """What is told of which pod."""
+    """Return the UID of the pod and the reason of each message."""
     return [(action.pod.uid, action.reason) for action in decide(owner, pods).actions if isinstance(action, Tell)]
 
 
@@ -343,7 +343,7 @@ def test_a_pod_of_a_job_has_failed_where_nothing_of_it_runs(owner: Owner, pod: P
 
 
 LOST = replace(DEAD, name="db-0")
-"""A pod whose last status says that it is available."""
+"""A pod of a lost target whose last known status is available."""
 ELSEWHERE = Pod("db-2", "z", available=False)
 
 

@@ -1,4 +1,4 @@
-"""Evictions in a model in which whoever leads is killed before any of its writes, and budgets change their minds."""
+"""Model of evictions: the leader is killed before random writes, and disruption budgets change."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ LONG_ENOUGH = 3
 
 @dataclass
 class Version:
-    """A pod and what of it the model alone knows."""
+    """A pod, with state that only the model can see."""
 
     pod: Pod
     target: str
@@ -32,7 +32,7 @@ class World:
     held: str = ""
     room: str = ""
     allowed: bool = True
-    """Whether the budget lets a pod go while all are there."""
+    """Whether the budget allows an eviction while all pods are available."""
     trouble: bool = True
     pods: dict[str, Version] = field(default_factory=dict)
     made: int = 0
@@ -59,7 +59,7 @@ class World:
             self.create(self.wanted, available=False)
 
     def disturb(self) -> None:
-        """Somebody changes something."""
+        """Make one random change to the target, the owner, the capacity or the budget."""
         match self.random.randrange(6):
             case 0:
                 self.wanted = self.random.choice(("us", "eu"))
@@ -71,7 +71,7 @@ class World:
                 self.allowed = not self.allowed
 
     def view(self) -> list[Pod]:
-        """What a mover reads."""
+        """Return the pods as a mover reads them."""
         return [
             replace(
                 each.pod,
@@ -82,7 +82,7 @@ class World:
         ]
 
     def move(self, pods: list[Pod]) -> None:
-        """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
+        """Run one pass of a mover, possibly on a stale view, possibly killed before any of its writes."""
         owner = Owner("StatefulSet", "db", "evict", held=self.held, replicas=self.replicas)
         for action in decide(owner, pods).actions:
             if self.trouble and self.random.random() < 0.2:
@@ -101,7 +101,7 @@ class World:
             each.pod, each.age = replace(each.pod, deleting=True), 0
 
     def hold_true(self) -> None:
-        """One at a time."""
+        """Assert that at most one pod is unavailable at a time."""
         serve = [each for each in self.pods.values() if each.pod.available and not each.pod.deleting]
         assert len(serve) >= self.replicas - 1
 

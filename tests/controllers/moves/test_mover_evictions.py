@@ -44,13 +44,13 @@ class Trial:
         return await self._writer.is_elected(OWNER, self._owner())
 
     async def may_end_of(self, owner: dict[str, Any]) -> bool:
-        """The same where this owner, of which nothing else is known, has made the pod."""
+        """Return whether the pod may be evicted if its controller is this owner."""
         pod = await self._client.get(PODS, "web", self._namespace)
         pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
         return await self._writer.is_elected(Owner("Cell", "", "evict"), stand_in(pod))
 
     def refusal_of(self, uid: str) -> Refusal | None:
-        """What keeps the pods of an owner where they are."""
+        """Return the reason why the pods of an owner stay where they are; None if there is none."""
         return self._writer.refusals.get(uid)
 
     def _owner(self) -> dict[str, Any]:
@@ -60,16 +60,16 @@ class Trial:
         return {**about, "spec": {"template": template, "selector": {"matchLabels": {"app": "web"}}}}
 
     async def names(self) -> set[str]:
-        """What pods there are."""
+        """Return the names of all pods in the namespace."""
         return {pod["metadata"]["name"] for pod in await self._client.list(PODS, self._namespace)}
 
     async def take(self, name: str) -> None:
-        """Somebody has a pod of this name that is no proxy pod."""
+        """Create a pod of this name that is not a proxy pod."""
         await self._client.create(PODS, elected(name, self._namespace))
 
     @property
     def refusal(self) -> Refusal | None:
-        """What keeps its owner's pods where they are."""
+        """Return the reason why the pods of the ReplicaSet stay where they are."""
         return self.refusal_of("rs")
 
     async def budget(self, allowed: int) -> None:
@@ -89,7 +89,7 @@ class Trial:
         return await self._writer.evict(self._namespace, Evict(self._pod), OWNER)
 
     async def ends(self) -> bool:
-        """Whether it is on its way out, or gone."""
+        """Return whether the pod is terminating or has been deleted."""
         try:
             pod = await self._client.get(PODS, "web", self._namespace)
         except NotFound:

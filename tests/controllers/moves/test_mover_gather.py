@@ -1,4 +1,4 @@
-"""What pods belong to, and what of their replacements counts for others."""
+"""The mover's input: owners of pods, and replacements that count against limits."""
 
 from datetime import timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""How many moves may begin at the same time and in a second, and in which order."""
+"""Limits for moves: how many may run at the same time, how many may start per second, and in which order."""
 
 from datetime import timedelta
 from types import SimpleNamespace

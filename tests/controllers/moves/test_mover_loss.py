@@ -1,4 +1,4 @@
-"""Pods of lost targets, and clusters that are waited for: what is next for the pods of an owner."""
+"""Next steps for the pods of one owner whose target is lost, or whose cluster may still return."""
 
 from dataclasses import replace
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Members of a quorum in a model in which targets are lost, budgets refuse, and a member is ready only with others."""
+"""Model of a quorum: targets are lost, budgets refuse, and a member is ready only while a majority has started."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ STARTS = 2
 
 @dataclass
 class Member:
-    """A pod and what of it the model alone knows."""
+    """A member's pod, with state that only the model can see."""
 
     pod: Pod
     target: str
@@ -44,7 +44,8 @@ class World:
         return member.target not in self.lost and not member.broken and not member.pod.deleting
 
     def tick(self) -> None:
-        """Members end and become ready, in lost targets without a word of it; the controller makes what is missing."""
+        """Advance by one tick. Members stop and become ready, unobserved in lost targets; the owner recreates
+        missing ones."""
         for name, each in list(self.members.items()):
             each.age += 1
             if each.pod.deleting:
@@ -65,7 +66,7 @@ class World:
                 return
 
     def view(self) -> list[Pod]:
-        """What the mover reads: all of them are to leave eu."""
+        """Return the members as the mover reads them: all have to leave eu."""
         found = []
         for each in self.members.values():
             is_lost = each.target in self.lost
@@ -83,7 +84,7 @@ class World:
                 self.evict(action.old)
 
     def evict(self, old: Pod) -> None:
-        """The budget lets nothing go while a member is missing, and counts what it hears."""
+        """Evict a member. The budget refuses while any member is reported unavailable, as the API server does."""
         member = self.members[old.name]
         healthy = sum(each.pod.available for each in self.members.values())
         is_deleted = old.cause == "Lost" and not old.answers

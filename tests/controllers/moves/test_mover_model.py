@@ -1,4 +1,4 @@
-"""Moves in a model of a cluster in which whoever leads is killed between any two writes, and others change things."""
+"""Model of moves: the leader is killed between any two writes, while users change the objects."""
 
 import random
 from dataclasses import dataclass, field, replace
@@ -10,12 +10,12 @@ from agent.moves.mover.view import Action, Adopt, Create, Discard, Evict, Mark, 
 from tests.examples import seeds
 
 LONG_ENOUGH = 3
-"""Ticks in which every change has come to where it is heard."""
+"""Ticks after which every observer has seen a change."""
 
 
 @dataclass
 class Version:
-    """A pod and what of it the model alone knows."""
+    """A pod, with state that only the model can see."""
 
     pod: Pod
     target: str
@@ -36,7 +36,7 @@ class World:
     quota: bool = False
     """Whether no replacement is admitted for now."""
     silent: str = ""
-    """The target that does not answer: nothing that happens there is heard, and nothing that is asked of it done."""
+    """The unreachable target: its changes are not observed, and requests to it have no effect. Empty for none."""
     lost: bool = False
     """Whether it is given up."""
     template: int = 0
@@ -84,19 +84,19 @@ class World:
                 step()
 
     def put(self, each: Version, **fields: object) -> None:
-        """Change a pod, as whoever reads it sees by its version."""
+        """Change a pod, and raise its version if it differs."""
         after = replace(each.pod, **fields)
         if after != each.pod:
             each.pod, each.version = after, each.version + 1
 
     def adopt(self) -> None:
-        """As ReplicaSets do with what matches and nobody controls."""
+        """Adopt live pods that match the selector and have no controller, as a ReplicaSet does."""
         for each in self.pods.values():
             if not each.pod.owned and each.pod.selected and each.pod.lives:
                 self.put(each, owned=True)
 
     def scale(self) -> None:
-        """Create what is missing; delete what is too much in the order of Kubernetes."""
+        """Create missing pods and delete surplus ones, in the order of the ReplicaSet controller."""
         mine = [each for each in self.pods.values() if each.pod.owned and each.pod.lives]
         for _ in range(self.replicas - len(mine)):
             self.new()
@@ -109,12 +109,12 @@ class World:
             self.delete(each)
 
     def delete(self, each: Version) -> None:
-        """It ends, and is gone after a while."""
+        """Mark the pod as terminating; it is removed a few ticks later."""
         self.put(each, deleting=True)
         each.age = 0
 
     def disturb(self) -> None:
-        """Somebody changes something."""
+        """Make one random change, as a user or another controller would."""
         some = self.random.choice([*self.pods.values()]) if self.pods else None
         match self.random.randrange(13):
             case 0:
@@ -152,7 +152,7 @@ class World:
     # What the mover does -------------------------------------------------------------------------------------------
 
     def view(self) -> list[Pod]:
-        """What a mover reads."""
+        """Return the pods as a mover reads them."""
         return [self.seen(each) for each in self.pods.values()]
 
     def seen(self, each: Version) -> Pod:
@@ -167,7 +167,7 @@ class World:
         return Owner("ReplicaSet", "web", "surge", "", self.held, self.replicas, self.surge, refused=refused)
 
     def move(self, views: list[tuple[Owner, list[Pod], dict[str, int]]]) -> bool:
-        """One pass of a mover, perhaps by an old view, perhaps killed before any of its writes."""
+        """Run one pass of a mover, possibly on a stale view, possibly killed before any of its writes."""
         owner, pods, versions = self.random.choice(views) if self.trouble else views[-1]
         if self.written(pods) != self.written(self.view()):
             # A leader knows its own writes, and asks the API server for those of the one before.
@@ -193,7 +193,7 @@ class World:
         return self.owner(), self.view(), versions
 
     def apply(self, action: Action, versions: dict[str, int]) -> bool:
-        """A write, which holds only for the pod as it was read; whether to go on with the next."""
+        """Apply a write if the pod is unchanged since it was read; return whether to continue with the next write."""
         goes_on = True
         by_uid = {each.pod.uid: each for each in self.pods.values()}
         match action:
@@ -227,7 +227,8 @@ class World:
     # What must hold ------------------------------------------------------------------------------------------------
 
     def hold_true(self) -> None:
-        """At every moment: never more pods than allowed, and never fewer that serve, but for what others did."""
+        """Assert the limits: never too many pods, and never too few available ones, unless another actor caused
+        it."""
         lives = [each.pod for each in self.pods.values() if each.pod.lives]
         if self.smooth:
             lost = sum(self.seen(each).lost for each in self.pods.values() if each.pod.lives)
@@ -236,7 +237,7 @@ class World:
             assert sum(pod.owned and pod.available for pod in lives) >= self.replicas
 
     def is_done(self) -> bool:
-        """Everything is where it should be, and nothing is left over."""
+        """Return whether all pods are in the wanted target, in the wanted number, and without marks."""
         pods = [each.pod for each in self.pods.values()]
         marks = [pod for pod in pods if pod.replaced_by or (pod.replaces and not pod.owned)]
         placed = {each.target for each in self.pods.values()} <= {self.wanted}
@@ -260,7 +261,7 @@ def test_a_move_comes_to_its_end_whoever_is_killed_where(seed: int, alone: bool)
 
 
 def come_to_an_end(world: World) -> None:
-    """Let the world go on without trouble until everything is where it should be."""
+    """Advance the model without faults until all pods are placed; fail after 400 ticks."""
     world.trouble, world.quota = False, False
     for each in world.pods.values():
         each.broken = False
@@ -274,7 +275,7 @@ def come_to_an_end(world: World) -> None:
 
 @pytest.mark.parametrize("seed", seeds(60))
 def test_lost_pods_are_replaced_though_their_owner_rolls_out_without_end(seed: int) -> None:
-    """The rollout may wait for those very pods, and a Deployment may be paused for good."""
+    """The rollout may wait for exactly these pods, and a Deployment may stay paused."""
     world = World(random.Random(seed), replicas=4 + seed % 5, surge=1 + seed % 4)
     views = [world.snapshot()]
     for _ in range(seed % 40):

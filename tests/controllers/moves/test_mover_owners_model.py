@@ -1,4 +1,4 @@
-"""Many owners in a model: they share limits, some never start, some are not heard of in a cluster, some do not fit."""
+"""Model of many owners that share limits. Some never start, some are not observed in a cluster, some do not fit."""
 
 import random
 from collections import Counter
@@ -33,7 +33,7 @@ PREFERS_EU: Any = SimpleNamespace(
 
 @dataclass
 class Made:
-    """A pod and what of it the model alone knows."""
+    """A pod, with state that only the model can see."""
 
     pod: Pod
     target: str
@@ -44,7 +44,7 @@ class Made:
 
 @dataclass
 class App:
-    """A Deployment, and what is wrong with it."""
+    """A Deployment, with its faults."""
 
     uid: str
     priority: int = 0
@@ -52,13 +52,13 @@ class App:
     heard: bool = True
     """Whether each cluster lists its addresses."""
     refused: bool = False
-    """Whether it is known that a cluster cannot."""
+    """Whether a cluster is known to be unable to."""
     goes_back: bool = False
-    """Whether it prefers another target and says so."""
+    """Whether it prefers another target, and its pods are announced to move back."""
     fits: bool = True
-    """Whether the preferred target has room."""
+    """Whether the preferred target has capacity."""
     room: bool = True
-    """Whether any target has room for its replacements."""
+    """Whether any target has capacity for its replacements."""
     surge: int = 1
     pods: dict[str, Made] = field(default_factory=dict)
 

@@ -20,7 +20,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 OWNER = {"apiVersion": "example.org/v1", "kind": "Cell", "name": "cell", "uid": "cell", "controller": True}
-"""Of a kind whose pods are evicted, and which no controller of the test's clusters knows."""
+"""An owner whose pods are evicted. No controller in the test's clusters handles its kind."""
 
 
 async def bound(pair: Pair, name: str, target: Target, ready: str) -> None:

@@ -1,4 +1,4 @@
-"""The mover and the event loop: one event that concerns many pods does not stop everything else."""
+"""The mover does not block the event loop when one event concerns many pods."""
 
 import asyncio
 from collections.abc import Callable

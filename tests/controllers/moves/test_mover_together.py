@@ -1,4 +1,4 @@
-"""Groups that are misplaced: all of their pods may go, or none does; and whether there is room for all at once."""
+"""Groups of misplaced pods: all of them move, or none does, and the capacity has to suffice for all at once."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,14 +16,14 @@ from agent.ranking.snapshot import Free, PodTemplate, Shape, TargetInfo
 
 CPU = 10**9
 ROOM = str
-"""Says nothing: there is room."""
+"""A capacity check that returns no objection."""
 MEMBER = Member(
     "a-0", node="eu", cause="Targets", move="evict", size="3", on_failure="restart", targets=("us", "ap"), answers=True
 )
 
 
 def three(**first: Any) -> list[Member]:
-    """A group in eu, where it should not be, of which one pod is different."""
+    """Return a group of three pods in eu that have to move, with other fields for the first."""
     return [replace(MEMBER, **first), replace(MEMBER, name="a-1"), replace(MEMBER, name="a-2")]
 
 

@@ -1,4 +1,4 @@
-"""What has the mover look again at pods that wait for their owner, or for their data."""
+"""Events on which the mover re-checks pods that wait for their owner or for their data."""
 
 import asyncio
 import contextlib
@@ -56,7 +56,7 @@ async def deployment(pair: Pair, made: Raw) -> None:
 
 @contextlib.asynccontextmanager
 async def retiring(pair: Pair, **spec: Any) -> AsyncIterator[Callable[[], Awaitable[str]]]:
-    """A pod of a paused Deployment in a target that is to be emptied. Gives what is said on it."""
+    """Run a pod of a paused Deployment in a retiring target. Yield a function that returns the pod's message."""
     async with (
         running(pair.clusters[0], Mover, moves=True) as deps,
         connected(deps, pair.here, pair.namespace, eu=pair.connection) as targets,

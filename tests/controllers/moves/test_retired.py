@@ -1,4 +1,4 @@
-"""How far a target is that is to be emptied, and which limits its pods go beyond."""
+"""Progress of a retiring target, and the limits that its pods exceed."""
 
 from typing import Any
 

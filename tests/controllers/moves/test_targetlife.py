@@ -1,4 +1,4 @@
-"""Targets that are cut off from real clusters: what they say, and what comes back."""
+"""Targets that are cut off from real clusters: their conditions, and their recovery."""
 
 import asyncio
 import contextlib
@@ -35,7 +35,7 @@ ROOMS = (TargetController, VirtualNodeController, TargetLifeController, RetiredC
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair, *rooms: Any, **settings: Any) -> AsyncIterator[Relay]:
-    """A target `there` behind a relay, and this cluster as another target, of another UID, that always answers."""
+    """Run two targets: `there` behind a relay, and the local cluster under another UID, which always answers."""
     here, there = pair.clusters
     async with (
         running(there, SummaryController),
@@ -83,7 +83,7 @@ async def test_it_is_lost_comes_back_and_is_stable_after_a_while(pair: Pair) -> 
 
 
 async def test_a_target_whose_cluster_another_target_reaches_is_not_lost(pair: Pair) -> None:
-    """A dead load balancer in front of one Target says nothing of the pods in the cluster behind it."""
+    """A dead load balancer in front of one Target is no evidence about the pods in the cluster behind it."""
     async with at_work(pair, failover_after=3.0) as relay:
         await add(pair.here, pair.namespace, "direct", kubeconfig(pair.clusters[1]))
         await condition(pair.here, pair.namespace, "direct", "Stable", "True")
@@ -119,7 +119,7 @@ async def test_another_leader_goes_on_and_one_that_flaps_gets_nothing_new(pair: 
 
 
 async def hold(pair: Pair, relay: Relay) -> None:
-    """Have all targets that count away: one that is declared lost does not."""
+    """Cut off all targets that count: `here` does not, since it is declared lost."""
     await annotate(pair.here, pair.namespace, "here", lost="true")
     await condition(pair.here, pair.namespace, "here", "Lost", "True", "Declared")
     relay.cut()

@@ -1,4 +1,4 @@
-"""What a Target says of its cluster's being cut off."""
+"""Conditions of a Target whose cluster is cut off."""
 
 import math
 from dataclasses import replace

@@ -60,7 +60,7 @@ class Place:
         return names.chaperon(name, made["metadata"]["uid"])
 
     async def serving(self) -> tuple[str, str]:
-        """The same of one that the target's Service routes to, with its address."""
+        """Return the name and address of a pod that the target's Service routes to."""
         name = await self.pod()
 
         async def served() -> str:

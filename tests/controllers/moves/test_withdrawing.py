@@ -1,4 +1,4 @@
-"""What `flotilla uninstall` takes from targets: here, where there are two clusters."""
+"""Removal of copies from targets by `flotilla uninstall`, with two clusters."""
 
 import pytest
 

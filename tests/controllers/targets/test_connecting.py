@@ -1,4 +1,4 @@
-"""What a Target costs API servers, from when it is connected to its end: nothing is asked twice, or in vain."""
+"""Requests that a Target costs API servers, from its connection to its end: no duplicate or needless ones."""
 
 import asyncio
 import contextlib
@@ -38,18 +38,18 @@ from tests.waiting import gone
 pytestmark = pytest.mark.cluster
 
 QUIET_SECONDS = 2.5
-"""Longer than what is not known yet is looked for again."""
+"""Longer than the retry interval for unknown state."""
 REFUSED = {kind.plural for kind in (ROLES, ROLE_BINDINGS, NETWORK_POLICIES)}
-"""What a Source may not list by default."""
+"""Kinds that a Source may not list by default."""
 MOST = 30
-"""Questions, each asked once: one for each kind and selector that rooms look at, and some of the cluster itself."""
+"""Upper bound of distinct requests: one per kind and selector that controllers use, and some about the cluster."""
 ASKED_BY_TWO = {f"POST {SELF_RULES_REVIEWS.path()}?": 2}
-"""What may be brought there, and whether endpoints may be written: two rooms ask, each once."""
+"""Two controllers ask for the rights in the target, each once: for copies, and for endpoints."""
 
 
 @contextlib.asynccontextmanager
 async def source(pair: Pair) -> AsyncIterator[tuple[Connection, str]]:
-    """The target, which tells what cluster it is, and the token of a source that may do all that is not refused."""
+    """Publish the target's UID, and create a token with all rights except the refused ones."""
     name = pair.namespace
     groups = ["", "apps", "coordination.k8s.io", "discovery.k8s.io", CLUSTER_SUMMARIES.group, OWN_GROUP]
     rules = [
@@ -73,7 +73,7 @@ async def source(pair: Pair) -> AsyncIterator[tuple[Connection, str]]:
 
 
 def asked(relay: Relay) -> Counter[str]:
-    """Without what is asked again and again as long as a target is there, and watches: each follows a list."""
+    """Count requests, without periodic ones and watches; each watch follows a list."""
     found = Counter[str]()
     for (method, path), query in zip(relay.requests, relay.queries, strict=True):
         given = {part.partition("=")[0] for part in query.split("&")}
@@ -83,7 +83,7 @@ def asked(relay: Relay) -> Counter[str]:
 
 
 async def settled(relay: Relay) -> Counter[str]:
-    """What was asked, once nothing more is."""
+    """Return the counted requests once there are no further ones."""
     before = asked(relay)
     for _ in range(4):
         await asyncio.sleep(QUIET_SECONDS)
@@ -98,7 +98,7 @@ def leases(deps: Deps) -> NodeLeaseController:
 
 
 def in_vain() -> float:
-    """How often this cluster was asked for a lease that is not there, and to delete a node that is gone."""
+    """Count local requests for missing leases, and deletions of nodes that no longer exist."""
     total = 0.0
     for method, resource in (("GET", LEASES.plural), ("DELETE", NODES.plural)):
         labels = {"cluster": "local", "method": method, "resource": resource, "outcome": "404"}

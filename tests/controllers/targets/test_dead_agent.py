@@ -1,4 +1,4 @@
-"""What a source says of, and does with, a target whose API server answers and whose agent does not work."""
+"""Conditions and pods of a target whose API server answers, but whose agent does not work."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -43,7 +43,7 @@ async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def agent(client: Client, namespace: str) -> AsyncIterator[None]:
-    """What others see of an agent that works, until it is killed without letting go of its lease."""
+    """Hold the leader lease of a working agent; at the end, the agent is killed without releasing it."""
     lease = LeaderLease(client, SystemClock(), namespace, names.LEASE_CONTROLLERS, "one", TIMES)
 
     async def work() -> None:

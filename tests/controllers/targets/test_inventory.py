@@ -1,4 +1,4 @@
-"""What targets have is published, on a real API server that is both source and target."""
+"""Publishing a target's inventory, on a real API server that is both source and target."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -75,7 +75,7 @@ async def test_what_a_target_has_is_in_its_status(cluster: Cluster, client: Clie
 
 
 async def follow(client: Client, namespace: str, want: list[str]) -> None:
-    """Wait until the Target says that these kinds follow pods there."""
+    """Wait until the Target publishes that these kinds follow pods."""
 
     async def probe() -> bool:
         return (await client.get(TARGETS, "c2", namespace)).get("status", {}).get("follow", []) == want

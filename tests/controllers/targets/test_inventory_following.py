@@ -1,4 +1,4 @@
-"""What a target lets us bring is asked seldom, and a target that does not answer is not to lack the rest."""
+"""Rights in a target are checked rarely, and an unreachable target is not reported as lacking them."""
 
 import pytest
 

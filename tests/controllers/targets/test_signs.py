@@ -1,4 +1,4 @@
-"""Sources say in targets that they live, and find there others with their UID."""
+"""Sources write heartbeats to targets, and detect other sources with their own UID."""
 
 import contextlib
 from typing import Any
@@ -29,7 +29,7 @@ OFTEN = {"sign_interval": 1.0}
 
 
 async def an_agent(pair: Pair) -> None:
-    """What an agent in the target has made: its own lease, and the place for signs."""
+    """Create the leases that an agent in the target creates: its own, and the one for heartbeats of sources."""
     for name in (names.LEASE_CONTROLLERS, names.LEASE_SOURCES):
         await pair.there.create(LEASES, {"metadata": {"name": name}}, pair.namespace)
 

@@ -185,7 +185,7 @@ async def test_the_policy_lets_each_account_give_its_own_signs_and_few_of_them(p
 
 
 async def forge(pair: Pair, key: str, account: Account, holder: str) -> None:
-    """Another sign with the UID of this cluster, as whoever writes that key may give it."""
+    """Write another heartbeat with this cluster's UID, as any account with access to the Lease can."""
     text = text_of(Sign(datetime.now(UTC), holder, "evil"), account)
     await annotate(pair.there, pair.namespace, **{key: text})
 
@@ -235,7 +235,7 @@ async def test_a_forged_sign_holds_no_orphans_and_one_of_the_same_namespace_does
 
 
 async def _seen_again(pair: Pair, uid: str) -> bool:
-    """Whether the source has given a sign after this was called first: it has read the Lease by then."""
+    """Wait for a source's heartbeat later than this call: by then it has read the Lease."""
     now = datetime.now(UTC)
 
     async def newer() -> bool:

@@ -80,7 +80,7 @@ async def test_what_is_changed_or_deleted_by_hand_is_repaired(cluster: Cluster, 
 
 
 async def another(client: Client, namespace: str, uid: str) -> bool:
-    """Whether the service account is there, and not the one with this UID."""
+    """Return whether the service account exists with a UID other than this one."""
     return bool((await client.get(SERVICE_ACCOUNTS, "cd", namespace))["metadata"]["uid"] != uid)
 
 

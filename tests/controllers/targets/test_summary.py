@@ -81,7 +81,7 @@ async def test_heartbeats_are_not_written_home(cluster: Cluster, client: Client,
 
 
 async def beat(client: Client, name: str, reason: str) -> str:
-    """Say that a node is ready; gives its version."""
+    """Report a node as ready; return its resource version."""
     conditions = [{"type": "Ready", "status": "True", "reason": reason}]
     patched = await client.patch(NODES, name, {"status": {"conditions": conditions}}, sub="status")
     return str(patched["metadata"]["resourceVersion"])
@@ -92,7 +92,7 @@ async def untainted(client: Client, name: str) -> bool:
 
 
 async def settled() -> float:
-    """Writes of the summary, once the last one that can be seen has been answered, too."""
+    """Return the number of writes of the summary once it no longer grows."""
     found = -1.0
     while found != writes():
         found = writes()

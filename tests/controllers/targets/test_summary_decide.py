@@ -1,4 +1,4 @@
-"""What of the ClusterSummary has to change."""
+"""Changes that the ClusterSummary needs."""
 
 from typing import Any
 
@@ -98,7 +98,7 @@ def allocatable(known: KnownNodes) -> list[Any]:
 
 
 def told(*memories: str) -> list[str]:
-    """What is told of a node's memory as it changes."""
+    """Return the published values of a node's memory as it changes."""
     known, found = KnownNodes(), []
     for memory in memories:
         known.put(amounts(memory))

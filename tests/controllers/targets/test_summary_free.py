@@ -1,4 +1,4 @@
-"""What the ClusterSummary of a real API server says is free on nodes."""
+"""Free capacity of nodes in the ClusterSummary of a real API server."""
 
 import json
 import logging
@@ -64,7 +64,7 @@ async def finish(client: Client, namespace: str, name: str, phase: str) -> None:
 
 
 async def told(client: Client, namespace: str) -> list[Raw] | None:
-    """What is said to be free on the nodes that a test made, all of one shape; None where nothing is said."""
+    """Return the published free capacity of the test's nodes, all of one shape; None if it is not published."""
     text = (await client.get(CLUSTER_SUMMARIES, "singleton"))["metadata"].get("annotations", {})
     for shape in json.loads(text.get("multicluster/node-shapes", "[]")):
         if shape["labels"].get("made-by") == namespace:
@@ -123,7 +123,7 @@ async def test_a_pod_that_is_resized_takes_what_it_has_until_it_has_less(
 
 
 async def test_a_pod_that_leaves_the_selection_leaves_the_watch(client: Client, namespace: str) -> None:
-    """What the server says then is DELETED, with a version later than that of any event before."""
+    """The API server then sends DELETED, with a resource version later than that of any earlier event."""
     name = await add_node(client, namespace, "a")
     informer = Informer(client, PODS, namespace, fields=FIELDS)
     seen: list[tuple[str, bool]] = []

@@ -1,4 +1,4 @@
-"""What the ClusterSummary of a real API server says its nodes use, where metrics.k8s.io is served."""
+"""Node usage in the ClusterSummary of a real API server that serves metrics.k8s.io."""
 
 import asyncio
 import contextlib
@@ -24,7 +24,7 @@ SOON = {"summary_used": True, "summary_used_interval": 0.1, "discovery_interval"
 
 @contextlib.asynccontextmanager
 async def metrics_served(client: Client) -> AsyncIterator[None]:
-    """metrics.k8s.io with what the test writes there."""
+    """Serve metrics.k8s.io as a CRD, with the values that the test writes."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     crd = {
         "apiVersion": CRDS.api_version,
@@ -63,7 +63,7 @@ def metrics(name: str, cpu: str) -> Raw:
 
 
 async def used(client: Client) -> Raw | None:
-    """What the summary tells."""
+    """Return the published usage; None if it is not published."""
     found = await client.get(CLUSTER_SUMMARIES, "singleton")
     text = found["metadata"].get("annotations", {}).get(USED)
     return dict(json.loads(text)) if text is not None else None

@@ -1,4 +1,4 @@
-"""What is kept of pods, and the running totals of what they take."""
+"""Cached fields of pods, and running totals of their requests."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is said about targets, and how one that is removed is let go of."""
+"""Conditions of Targets, and the release of a removed Target."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

@@ -1,4 +1,4 @@
-"""What a Target says about its cluster and the credentials for it."""
+"""Status of a Target about its cluster and its credentials."""
 
 from typing import Any
 

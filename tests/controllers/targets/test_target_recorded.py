@@ -1,4 +1,4 @@
-"""Which cluster a Target stands for, by what it says and by what this process has seen."""
+"""Identity of a Target's cluster, from its status and from this process's observations."""
 
 from types import SimpleNamespace
 from typing import Any, cast
@@ -30,7 +30,7 @@ def test_what_its_status_says_counts_more_than_what_it_was_made_for() -> None:
 
 
 def test_a_target_in_use_that_has_lost_its_status_may_be_any_cluster() -> None:
-    """It may have been given another kubeconfig long before anything was recorded, or be restored from a backup."""
+    """Its kubeconfig may have changed before the status was recorded, or it may be restored from a backup."""
     assert Recorded().expected(KEY, target(cluster_uid="b")) == Expected()
 
 

@@ -1,4 +1,4 @@
-"""When tokens are renewed, and what is said when they cannot be."""
+"""Renewal of tokens, and the conditions if it fails."""
 
 from datetime import UTC, datetime, timedelta
 

@@ -60,7 +60,7 @@ async def told(client: Client, namespace: str) -> Claims:
 
 
 def metric(name: str, namespace: str) -> float | None:
-    """What is measured of the token."""
+    """Return a metric of the token."""
     return REGISTRY.get_sample_value(f"flotilla_target_token_{name}", {"target": f"{namespace}/us"})
 
 

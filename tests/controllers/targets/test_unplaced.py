@@ -1,4 +1,4 @@
-"""What is kept of pods that wait for a node."""
+"""Cached fields of pods that wait for a node."""
 
 from typing import Any
 

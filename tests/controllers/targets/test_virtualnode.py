@@ -65,7 +65,7 @@ async def node_where(client: Client, name: str, holds: Callable[[Node], object])
 
 
 async def only_renewed(client: Client, name: str) -> bool:
-    """Whether the node stays as it is while its lease is renewed."""
+    """Return whether the node is unchanged while its lease is renewed."""
     before = (await client.get(NODES, name))["metadata"]["resourceVersion"]
     lease = await client.get(LEASES, name, "kube-node-lease")
     await until(lambda: renewed(client, name, lease["spec"]["renewTime"]))

@@ -1,4 +1,4 @@
-"""What a virtual node should look like."""
+"""Desired state of a virtual node."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta

@@ -1,4 +1,4 @@
-"""A Target whose kubeconfig, or whose address, comes to lead to another cluster: two real ones, with delegates."""
+"""A Target whose kubeconfig or address starts to point to another cluster, with two real clusters and delegates."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -81,7 +81,7 @@ WATCHED = (PODS, CHAPERONS, CONFIGMAPS, PERSISTENT_VOLUME_CLAIMS)
 
 @contextlib.asynccontextmanager
 async def agents(pair: Pair) -> AsyncIterator[Deps]:
-    """An agent in each cluster; that of the source could run pods of others, too."""
+    """Run an agent in each cluster; the source's agent could run pods of other sources, too."""
     async with (
         running(pair.clusters[1], *AS_TARGET),
         running(pair.clusters[0], *AS_SOURCE, *AS_TARGET, follow_linger=0.5) as deps,
@@ -100,7 +100,7 @@ async def _clean(pair: Pair) -> AsyncIterator[None]:
 
 
 class Losses:
-    """What goes, or begins to go, in either cluster."""
+    """Objects that are deleted, or begin to terminate, in either cluster."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -128,7 +128,7 @@ async def uid_of(client: Client) -> str:
 
 
 async def recorded(pair: Pair, uid: str) -> None:
-    """Wait until the Target says that it stands for a cluster."""
+    """Wait until the Target's status records this cluster UID."""
 
     async def says() -> bool:
         found = await pair.here.get(TARGETS, "us", pair.namespace)
@@ -165,7 +165,7 @@ async def runs(pair: Pair, name: str) -> str:
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair) -> AsyncIterator[dict[str, str]]:
-    """Pods of here that run there, by name: their UIDs."""
+    """Run pods of the source in the target; yield their UIDs by name."""
     await pair.create(CONFIGMAPS, "words", data={"a": "1"})
     async with agents(pair):
         await add(pair.here, pair.namespace, "us", kubeconfig(pair.clusters[1]))
@@ -181,7 +181,7 @@ async def delegates(client: Client, namespace: str) -> set[str]:
 
 
 async def nothing_of_ours(pair: Pair) -> None:
-    """The cluster that the kubeconfig leads to has got nothing: here, that is the source itself."""
+    """Assert that the cluster behind the new kubeconfig, which is the source itself, has none of our objects."""
     assert await pair.here.list(CHAPERONS, pair.namespace) == []
     assert await delegates(pair.here, pair.namespace) == set()
     assert await pair.here.list(CONFIGMAPS, pair.namespace, labels=names.LABEL_PARENT_UID) == []
