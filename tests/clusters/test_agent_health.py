@@ -1,4 +1,4 @@
-"""What leases and a version say of a target's agent."""
+"""Health of a target's agent, derived from its leases and its version."""
 
 import json
 from typing import Any

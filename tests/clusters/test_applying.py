@@ -48,7 +48,7 @@ def connection(cluster: Cluster) -> Connection:
 
 @dataclass
 class Stage:
-    """An owner of applied objects (a ConfigMap will do), and an account that may do what it is given."""
+    """An owner of applied objects (a ConfigMap), and an account with rights that the test grants."""
 
     client: Client
     namespace: str
@@ -72,7 +72,7 @@ class Stage:
         return await self.client.get(kind, name, self.namespace)
 
     def writes(self) -> list[str]:
-        """What was written since the last call: method and plural."""
+        """Return method and plural of the writes since the last call."""
         made = [(method, path) for method, path in self.relay.requests if method != "GET"]
         self.relay.requests.clear()
         return [f"{method} {path.split('/')[-2]}" for method, path in made]
@@ -168,7 +168,7 @@ def scaler(namespace: str) -> Raw:
 
 
 def application(ns: str) -> list[Raw]:
-    """One object of most kinds that applications consist of, with what API servers write in another way."""
+    """Return one object of most kinds in applications, with values that API servers normalize."""
     chosen = {"matchLabels": {"app": "web"}}
     account = {"kind": "ServiceAccount", "name": "web", "namespace": ns}
     rbac = "rbac.authorization.k8s.io"

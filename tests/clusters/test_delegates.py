@@ -1,4 +1,4 @@
-"""Delegates that are there without their chaperon, on a real API server, by what a target lets its sources see."""
+"""Delegates without their chaperon on a real API server, as the rights of a source show them."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -34,7 +34,7 @@ def proxy(namespace: str, *, claimed: bool = True) -> Object:
 
 
 async def delegate(client: Client, namespace: str, name: str, uid: str = UID, **owner: Any) -> Raw:
-    """A pod of a chaperon that nobody knows, so that no garbage collector takes it away."""
+    """Create a pod owned by an existing chaperon of another name, so that the garbage collector keeps the pod."""
     head = {"apiVersion": CHAPERONS.api_version, "kind": CHAPERONS.name}
     holder = await client.create(CHAPERONS, {**head, "metadata": {"name": f"of-{name}"}, "spec": {}}, namespace)
     reference = {**head, "name": f"of-{name}", "uid": holder["metadata"]["uid"], "controller": True, **owner}
@@ -47,7 +47,7 @@ async def delegate(client: Client, namespace: str, name: str, uid: str = UID, **
 
 @contextlib.asynccontextmanager
 async def target(cluster: Cluster, client: Client, namespace: str, rights: str) -> AsyncIterator[tuple[Target, Relay]]:
-    """The cluster as a target, seen with all rights, with those that Admiralty gives, or with none."""
+    """Connect to the cluster as a target with all rights, with those of Admiralty's roles, or with none."""
     admin = load(str(cluster.kubeconfig))
     upstream, token = admin, ""
     if rights != "all":

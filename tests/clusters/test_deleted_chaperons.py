@@ -1,4 +1,4 @@
-"""What is remembered of chaperons that were seen going."""
+"""Records of chaperons whose deletion was observed."""
 
 from typing import Any
 

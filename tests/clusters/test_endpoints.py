@@ -1,4 +1,4 @@
-"""What is known of the ports of virtual nodes."""
+"""Cached ports of virtual nodes."""
 
 from agent.clusters.stores.endpoints import NO_CERTIFICATE, NO_PORT, SERVING, Endpoints, Served
 

@@ -1,4 +1,4 @@
-"""Which places need renewals, as events of pods and chaperons tell."""
+"""Targets that need fence renewals, from events of pods and chaperons."""
 
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which cluster a target is: what it tells, on a real API server, and what follows from it."""
+"""Identity of a target's cluster: the UID that it publishes on a real API server, and its consequences."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -117,7 +117,7 @@ async def weak(connection: Connection, client: Client, namespace: str) -> AsyncI
 
 @pytest.fixture
 async def tell(client: Client) -> AsyncIterator[Any]:
-    """Write the ClusterSummary as an agent does, None for one that tells no UID; it is gone in the end."""
+    """Write the ClusterSummary as an agent does, without a UID for None; delete it at the end."""
 
     async def write(uid: str | None) -> None:
         metadata = {"name": names.SUMMARY_NAME, "annotations": {names.ANNOTATION_CLUSTER_UID: uid}}

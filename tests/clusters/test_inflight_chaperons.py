@@ -1,4 +1,4 @@
-"""What is known of chaperons on their way."""
+"""Records of chaperons whose creation is in flight."""
 
 import contextlib
 from types import SimpleNamespace

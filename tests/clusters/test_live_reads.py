@@ -1,4 +1,4 @@
-"""What is asked before something is let go of, on a real API server behind a relay."""
+"""Live reads before something is released, on a real API server behind a relay."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -125,7 +125,7 @@ async def test_nobody_is_asked_for_the_delegate_of_one_that_had_told_that_it_has
 async def test_what_was_seen_going_counts_no_more_with_other_credentials(
     connection: Connection, client: Client, namespace: str
 ) -> None:
-    """They may lead to another cluster."""
+    """The new credentials may point to another cluster."""
     async with staged(connection, client, namespace) as at:
         await client.create(CHAPERONS, chaperon("web-1", "web", "u"), namespace)
         await until(lambda: at.chaperons.of((namespace, "web")))

@@ -1,4 +1,4 @@
-"""What is kept of a namespace: all that decides whether and how its pods go to targets."""
+"""Cached fields of a namespace: everything that decides whether and how its pods are sent to targets."""
 
 import msgspec
 from hypothesis import given

@@ -20,7 +20,8 @@ LATER = 3600.0
 
 
 async def watched(answer: Callable[[int], web.Response | None], probe: Callable[[OptionalWatch], bool]) -> int:
-    """How many requests there were until a kind was seen so; a server answers by their number, None as it should."""
+    """Return the number of requests until the kind has this state. `answer` maps their number to a response;
+    None for a normal list."""
     count = 0
 
     async def handle(request: web.Request) -> web.StreamResponse:

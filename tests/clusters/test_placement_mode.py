@@ -1,4 +1,4 @@
-"""Who evaluates Placements, as an API server's answers show it."""
+"""Which controller evaluates Placements, derived from an API server's answers."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Targets are asked through their port: how one is reached is known in agent.clusters alone."""
+"""Requests to targets use their port: only agent.clusters knows how to reach them."""
 
 import ast
 

@@ -33,7 +33,8 @@ async def proxies(cluster: SandboxCluster, client: Client) -> AsyncIterator[Prox
 
 
 async def created(proxies: ProxyPods, client: Client, namespace: str) -> Object:
-    """A proxy pod that two targets and somebody else hold, as the store has it, beside a pod that is none."""
+    """Create a plain pod, and a proxy pod with finalizers of two targets and of another owner; return the
+    latter as cached."""
     await client.create(PODS, manifests.pod("plain", elect=None), namespace)
     pod = manifests.pod("web", elect=None, schedulerName=names.SCHEDULER_PROXY)
     finalizers = [names.finalizer(namespace, "eu"), OTHER, names.finalizer(namespace, "us")]

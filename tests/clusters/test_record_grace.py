@@ -1,4 +1,4 @@
-"""What the state of a target means for its pods: just back, silent, or one that refuses the agent."""
+"""Consequences of a target's state for its pods: recently returned, silent, or refusing the agent."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""A target that answers, and of which a watch cannot be read, on a real API server behind a relay."""
+"""A target that answers while one watch cannot be read, on a real API server behind a relay."""
 
 import time
 

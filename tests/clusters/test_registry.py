@@ -1,4 +1,4 @@
-"""Targets and those who follow them: what one makes of a target is no matter of the others."""
+"""Targets and their subscribers: a failing subscriber does not affect the others."""
 
 from agent.clusters.target import State, Target
 from agent.kube.config import Connection

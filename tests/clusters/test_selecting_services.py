@@ -16,7 +16,7 @@ WEB = {"app": "web"}
 
 
 class Services:
-    """Services as a watch tells of them."""
+    """Services, as a watch delivers them."""
 
     def __init__(self) -> None:
         self._cluster = Cluster(Connection("http://127.0.0.1:1"), "local")

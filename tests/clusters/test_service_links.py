@@ -1,4 +1,4 @@
-"""The ServiceLinks of a Service: what they ask for together, and how many there are, as metrics have it."""
+"""The ServiceLinks of a Service: their combined request, and their number in metrics."""
 
 import json
 from typing import Any

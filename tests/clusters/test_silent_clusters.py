@@ -1,4 +1,4 @@
-"""How clusters behind Targets are counted."""
+"""Counting of the clusters behind Targets."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -27,7 +27,7 @@ def connection(cluster: Cluster) -> Connection:
 
 
 class Lost:
-    """A target that was ready when its link was cut, and what it held when it was ready again."""
+    """A target that was ready when its link was cut, and the objects it held when it became ready again."""
 
     def __init__(self, relay: Relay, target: Target) -> None:
         self.relay = relay
@@ -40,13 +40,13 @@ class Lost:
             self.held_when_ready.append(held)
 
     def probes(self) -> int:
-        """How often it was asked for chaperons, by probes as well."""
+        """Return the number of requests for chaperons, including probes."""
         return sum(path.endswith(CHAPERONS.plural) for _, path in self.relay.requests)
 
 
 @asynccontextmanager
 async def lost(connection: Connection, client: Client, namespace: str) -> AsyncIterator[Lost]:
-    """While the link is cut, `goes` is deleted and `comes` made."""
+    """Cut the link; meanwhile delete one chaperon (`goes`) and create another one (`comes`)."""
     for name in ("goes", "stays"):
         await client.create(CHAPERONS, chaperon(name, "web", "u"), namespace)
     async with Relay.started(connection) as relay, registry(connection) as targets:

@@ -1,4 +1,4 @@
-"""What it costs to look up where a pod may go, with many ClusterTargets."""
+"""Cost of looking up a pod's possible targets, with many ClusterTargets."""
 
 import json
 import time

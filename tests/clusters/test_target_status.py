@@ -1,4 +1,4 @@
-"""The one writer of the status of Targets: what it makes of what rooms say, and that on a real API server."""
+"""The only writer of the status of Targets: merges changes of controllers, and writes them to a real API server."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def with_condition(status: Raw, type: str, value: str = "True", message: str = "m") -> Raw:
-    """Fields of a status in which this condition says so."""
+    """Return the fields of a status with this condition set."""
     found: Status = "False" if value == "False" else "True"
     return {"conditions": set_condition(status.get("conditions"), type, found, "R", message, NOON)}
 
@@ -104,7 +104,7 @@ async def writing(cluster: SandboxCluster, client: Client) -> AsyncIterator[Writ
 
 
 async def made(writing: Writing, client: Client, namespace: str) -> Object:
-    """A Target that nobody connects, as the store has it."""
+    """Create a Target that no controller connects; return it as cached."""
     await client.create(TARGETS, target("us", namespace))
     found = await until(lambda: writing.objects.get((namespace, "us")))
     return found

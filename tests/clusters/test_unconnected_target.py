@@ -1,4 +1,4 @@
-"""What a Target tells of itself, for those who have no connection to it."""
+"""Information on the Target object itself, for callers without a connection to it."""
 
 from typing import Any
 
