@@ -63,7 +63,7 @@ RULES = [
     {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["*"]},
     {"apiGroups": [""], "resources": ["configmaps", "services"], "verbs": ["*"]},
 ]
-"""What the account of the namespace may do."""
+"""Rights of the namespace's account."""
 LINKS = {"apiGroups": [SERVICE_LINKS.group], "resources": ["servicelinks"], "verbs": ["*"]}
 CLAIM = "p2code.filter.region"
 PROVIDED = {names.PROVIDER_KEY: names.PROVIDER_VALUE}
@@ -111,7 +111,7 @@ class Stage:
         return names.virtual_node(self.namespace, f"to-{short}")
 
     async def region(self, short: str, value: str) -> None:
-        """What a cluster says of itself."""
+        """Set the region that a cluster claims."""
         status = {"clusterClaims": [{"name": CLAIM, "value": value}]}
         await self.client.patch(MANAGED_CLUSTERS, self.hub.name(short), {"status": status}, sub="status")
 
@@ -136,7 +136,7 @@ class Stage:
         return seen
 
     async def told(self, type: str, reason: str = "", message: str = "") -> None:
-        """Wait until a condition beside the state says this; without reason, until there is none."""
+        """Wait until a condition apart from the state has this reason and message; empty: until it does not exist."""
 
         async def probe() -> bool:
             status = (await self.get(SCHEDULING_MANIFESTS, "shop")).get("status") or {}
@@ -161,7 +161,7 @@ class Stage:
         return await self.client.get(kind, name, self.namespace)
 
     async def targets(self) -> dict[str, str]:
-        """Where each Deployment's pods may go."""
+        """Return the targets of each Deployment's pods."""
         found = await self.client.list(DEPLOYMENTS, self.namespace)
         return {each["metadata"]["name"]: each["metadata"]["annotations"]["multicluster/targets"] for each in found}
 
@@ -172,7 +172,7 @@ class Stage:
         await self.client.patch(SCHEDULING_MANIFESTS, name, {"spec": psm["spec"]}, self.namespace)
 
     async def events(self, type: str = "Warning") -> Counter[str]:
-        """How often which reason was an event of this type."""
+        """Return the number of events of this type by reason."""
         found = await self.client.list(EVENTS, self.namespace, fields="involvedObject.name=shop")
         counts: Counter[str] = Counter()
         for each in found:
@@ -499,7 +499,7 @@ async def _known(deps: Deps, pod: Raw) -> Any:
 
 
 async def elsewhere(stage: Stage) -> tuple[str, str]:
-    """Another namespace, where the account may do the same, and a ClusterTarget that leads from there to us."""
+    """Create another namespace with the same rights, and a ClusterTarget that points from it to `us`."""
     other, target = f"{stage.namespace}-b", f"{stage.namespace}-c"
     await stage.hub.make(NAMESPACES, other, metadata={"labels": {names.LABEL_ENABLED: names.ENABLED_VALUE}})
     kubeconfig = {"kubeconfigSecret": {"namespace": stage.namespace, "name": "none"}}
@@ -512,7 +512,7 @@ async def elsewhere(stage: Stage) -> tuple[str, str]:
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_namespace_that_goes_with_what_was_applied_there_holds_nothing_up(pair: Pair, stage: Stage) -> None:
-    """Its roles go first: nobody may look any more whether the rest of it is gone."""
+    """Its roles are deleted first: the account may then no longer read the other objects."""
     client = stage.client
     other, target = await elsewhere(stage)
     async with at_work(pair) as deps:
@@ -575,7 +575,7 @@ async def test_a_service_that_comes_later_without_the_application_is_called_too(
 
 @pytest.fixture
 def touched_seconds(monkeypatch: pytest.MonkeyPatch) -> float:
-    """How soon what somebody changes is put right."""
+    """Shorten the delay after which changes by users are reverted; return it in seconds."""
     seconds = 2.0
     monkeypatch.setattr(p2code, "TOUCHED_SECONDS", seconds)
     return seconds
@@ -642,7 +642,7 @@ FORCED = {"metadata": {"annotations": {"multicluster/force-remove": "true"}}}
 
 @pytest.mark.parametrize("when", ["once it is held", "before it is deleted"])
 async def test_deletion_holds_while_anything_is_left_and_can_be_forced(pair: Pair, stage: Stage, when: str) -> None:
-    """Forced, it deletes all the same, and waits for nothing."""
+    """A forced deletion deletes the objects without waiting for them."""
     client, where = stage.client, stage.namespace
     async with at_work(pair):
         await stage.create(stage.objects("web"), web="eu")
@@ -694,7 +694,7 @@ async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage, tmp_
 
 
 def _behind(relay: Relay, pair: Pair, folder: Path) -> Cluster:
-    """The cluster here as it is reached by way of a relay."""
+    """Return the local cluster as reached through a relay."""
     path = folder / "kubeconfig"
     path.write_text(kubeconfig(pair.clusters[0], server=relay.connection.server, user={}))
     return cast("Cluster", SimpleNamespace(kubeconfig=path))
@@ -719,7 +719,7 @@ async def test_killed_at_every_write_it_converges(pair: Pair, stage: Stage, tmp_
         agent = _behind(relay, pair, tmp_path)
 
         async def lives(done: Callable[[], Awaitable[bool]]) -> int:
-            """Have agents begin that are killed once they have written anything; how many it takes."""
+            """Start agents that are killed after their first write; return how many were needed."""
             for number in range(25):
                 wrote = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""What is done for one of P2CODE's applications, from what is known at one moment."""
+"""Decisions for one of P2CODE's applications, from one snapshot of its state."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -230,7 +230,7 @@ LINKED = spec_of(
 
 
 def linked(*rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, seconds: int = 0) -> Plan:
-    """The workload api calls a Service of web; `rows` are what its link tells."""
+    """Decide for a workload `api` that calls a Service of `web`; `rows` are the status of its link."""
     found = {
         "placements": PLACED,
         "decisions": decisions,
@@ -287,7 +287,7 @@ def test_in_one_cluster_no_link_is_needed() -> None:
 
 
 def unlinked(ready: str, reason: str, *, psm: Raw = PSM, seconds: int = 0) -> Plan:
-    """The same without ServiceLinks: the drivers of the Targets say what leads from one cluster to the other."""
+    """Decide without ServiceLinks: the drivers of the Targets report the path between clusters."""
 
     def path(namespace: str, one: str, other: str) -> Link:
         assert (namespace, one, other) == ("demo", "us", "eu")
@@ -387,7 +387,7 @@ def test_why_a_link_for_another_namespace_is_not_accepted_is_told() -> None:
 def test_a_service_that_is_there_without_the_application_is_called_too(
     rows: tuple[Raw, ...], told: tuple[str, str, str], finish: Verdict
 ) -> None:
-    """Where its pods are is not known: only what a link tells counts."""
+    """Its pods' clusters are unknown: only the status of its link counts."""
     calling = spec_of(
         workload("web"), workload("api", spec=container(env=[{"name": "A", "value": "old:80"}])), own=[{"name": "web"}]
     )

@@ -1,4 +1,4 @@
-"""Whether workloads of P2CODE's applications fit where they are to go, before anything of them is applied."""
+"""Capacity checks for workloads of P2CODE's applications, before any object is applied."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -33,7 +33,7 @@ BEGIN = "No pod of deployment api would run in the managed cluster us, which was
 
 
 def planned(*workloads: Raw, capacities: Mapping[str, Capacity | None], psm: Raw = PSM, **more: Any) -> Plan:
-    """What is to be done once every bundle has a cluster; what is known of the others is that they take everything."""
+    """Decide once every bundle has a cluster; clusters without known capacity accept everything."""
     spec = spec_of(*workloads, own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}])
     view = View(
         psm,

@@ -1,4 +1,4 @@
-"""P2CODE's applications as ManifestWorks on a hub: made, told of, moved and deleted; work agents are played."""
+"""P2CODE's applications as ManifestWorks on a hub: created, reported, moved and deleted; tests play work agents."""
 
 import contextlib
 import functools

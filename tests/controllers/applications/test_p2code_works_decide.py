@@ -1,4 +1,4 @@
-"""What is done for one of P2CODE's applications that is distributed as ManifestWorks."""
+"""Decisions for one of P2CODE's applications that is distributed as ManifestWorks."""
 
 from typing import Any
 

@@ -21,7 +21,7 @@ NOT_ALLOWED = tuple(("serviceaccounts", verb) for verb in VERBS)
 
 
 async def electing(pair: Pair, **more: str) -> None:
-    """Have the namespace elect all of its pods, and wait until rooms that are at work know."""
+    """Elect all pods of the namespace, and wait until running controllers have observed that."""
     annotations = {names.SHORT_PREFIX + names.ELECT_BY_DEFAULT: "true", **more}
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
     if pair.deps is not None:

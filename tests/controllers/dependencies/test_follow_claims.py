@@ -39,7 +39,7 @@ DATA = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
 
 
 async def mark(pair: Pair) -> str | None:
-    """Where the claim says that its volume is."""
+    """Return the target that the claim records for its volume; None if none."""
     found = await pair.here.get(CLAIMS, "data", pair.namespace)
     return (found["metadata"].get("annotations") or {}).get(names.ANNOTATION_VOLUME_IN)
 
@@ -131,7 +131,7 @@ async def test_a_claim_that_was_bound_without_our_seeing_it_keeps_its_volume(pai
 
 
 async def made_again(pair: Pair) -> str:
-    """UID of the claim that somebody makes where another one of that name has just been deleted."""
+    """Delete the claim, recreate it with the same name, and return the new UID."""
     await pair.here.delete(CLAIMS, "data", pair.namespace)
     with contextlib.suppress(NotFound):
         await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)

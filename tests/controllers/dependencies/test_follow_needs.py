@@ -1,4 +1,4 @@
-"""Who uses a service account in a target, though nobody asks for it to follow any more."""
+"""Pods that use a service account in a target, although no pod requests it to follow any longer."""
 
 import json
 from types import SimpleNamespace

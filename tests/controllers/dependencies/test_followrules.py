@@ -1,4 +1,4 @@
-"""Roles, RoleBindings and NetworkPolicies follow where that is asked for, from one real API server to another."""
+"""Roles, RoleBindings and NetworkPolicies follow if the namespace requests it, between real API servers."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ WRITE = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
 
 
 async def asks(pair: Pair, **annotations: str | None) -> None:
-    """Have the namespace ask for what follows, or for no more."""
+    """Set the annotations by which the namespace requests what follows; None removes one."""
     keys = {names.SHORT_PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
     labels = {names.LABEL_ENABLED: names.ENABLED_VALUE}
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"labels": labels, "annotations": keys}})
@@ -40,7 +40,7 @@ def account(name: str, namespace: str) -> Raw:
 
 
 async def rights(pair: Pair) -> None:
-    """A Role, and bindings of it for the service account of pods and for somebody else."""
+    """Create a Role, and bindings of it for the pods' service account and for a user."""
     await pair.create(ROLES, "reader", rules=READ)
     subjects = [account("default", pair.namespace), {"apiGroup": ROLES.group, "kind": "User", "name": "ann"}]
     await pair.create(ROLE_BINDINGS, "readers", roleRef=reference("reader"), subjects=subjects)

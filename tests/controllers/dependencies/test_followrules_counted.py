@@ -1,4 +1,4 @@
-"""Originals that pods ask for, in a namespace with many pods: an event is compared with the others once."""
+"""Originals that pods request, in a namespace with many pods: an event is compared with the other pods once."""
 
 from typing import Any
 

@@ -26,7 +26,7 @@ LOCAL = {**LATER, "provisioner": "kubernetes.io/no-provisioner"}
 
 @contextlib.asynccontextmanager
 async def volume(pair: Pair) -> AsyncIterator[str]:
-    """A volume that somebody has made in this cluster, of a class of its own."""
+    """Create a volume in the source, in a storage class of its own, as an administrator does."""
     spec = {"capacity": {"storage": "5Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": "/none"}}
     spec["storageClassName"] = pair.namespace
     await pair.here.create(PERSISTENT_VOLUMES, {"metadata": {"name": pair.namespace}, "spec": spec})

@@ -1,4 +1,4 @@
-"""Tokens by which delegates talk to the API of their source: two real API servers, and one that answers to a token."""
+"""Tokens with which delegates access the API of their source, on two real API servers; one accepts tokens."""
 
 import base64
 from typing import Any
@@ -31,7 +31,7 @@ def content(secret: Raw, name: str) -> str:
 
 
 async def user(pair: Pair, token: str) -> str:
-    """Who the source says that the holder of a token is."""
+    """Return the user name that the source authenticates a token as."""
     connection = parse(kubeconfig(pair.clusters[0], user={"token": token}).encode(), None)
     async with Session(connection) as session:
         review = await Client(session).create(REVIEWS, {"apiVersion": REVIEWS.api_version, "kind": REVIEWS.name})
@@ -119,7 +119,7 @@ async def test_only_accounts_that_the_namespace_names_have_tokens_in_targets_whe
 
 
 async def permit(pair: Pair, accounts: str | None) -> None:
-    """What an administrator of the source says of a namespace."""
+    """Allow service accounts of a namespace, as an administrator of the source does."""
     annotations = {names.SHORT_PREFIX + names.SOURCE_API_ACCOUNTS: accounts}
     await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": {"annotations": annotations}})
 

@@ -1,4 +1,4 @@
-"""Claims whose volume is in a target are Bound here, too, by Kubernetes' own controller."""
+"""Claims whose volume is in a target become Bound in the source, too, by Kubernetes' own controller."""
 
 import asyncio
 import contextlib
@@ -41,20 +41,20 @@ async def _no_volume_is_left(pair: Pair) -> AsyncIterator[None]:
 
 
 async def release(pair: Pair) -> None:
-    """Delete the claim here, whatever uses it."""
+    """Delete the source's claim, even if it is in use."""
     with contextlib.suppress(NotFound):
         await pair.here.delete(CLAIMS, "data", pair.namespace)
         await pair.here.patch(CLAIMS, "data", {"metadata": {"finalizers": None}}, pair.namespace)
 
 
 async def standing(pair: Pair) -> list[Raw]:
-    """What stands for volumes of this test's namespace."""
+    """Return the placeholder volumes of this test's namespace."""
     found = await pair.here.list(PERSISTENT_VOLUMES, labels=names.LABEL_STAND_IN)
     return [volume for volume in found if volume["spec"]["claimRef"]["namespace"] == pair.namespace]
 
 
 async def claim(pair: Pair, fits: Callable[[Raw], bool]) -> Raw:
-    """The claim here, once it fits."""
+    """Return the source's claim, once it fits."""
 
     async def probe() -> Raw | None:
         found = await pair.here.get(CLAIMS, "data", pair.namespace)
@@ -64,19 +64,19 @@ async def claim(pair: Pair, fits: Callable[[Raw], bool]) -> Raw:
 
 
 def is_bound(found: Raw) -> bool:
-    """Whether it has what stands for its volume."""
+    """Return whether the claim is bound to its placeholder volume."""
     return bool(found["status"]["phase"] == "Bound" and found["spec"]["volumeName"] == name_of(found))
 
 
 async def bound(pair: Pair) -> Raw:
-    """The claim here, once it is bound here and there."""
+    """Return the source's claim, once it is bound in both clusters."""
     await bind(pair)
     return await claim(pair, is_bound)
 
 
 @contextlib.asynccontextmanager
 async def storage_class(pair: Pair) -> AsyncIterator[str]:
-    """A class of the test's own in both clusters, whose volumes nobody makes before a pod has a node."""
+    """Create a storage class in both clusters whose volumes are not provisioned before a pod has a node."""
     for client in (pair.here, pair.there):
         await client.create(CLASSES, {"metadata": {"name": pair.namespace}, **LATER})
     try:
@@ -124,7 +124,7 @@ async def test_a_class_that_waits_for_the_first_consumer_and_one_of_an_annotatio
 
 
 async def there(pair: Pair, storage_class: str) -> None:
-    """A volume in the target that is made for the claim there."""
+    """Create a volume in the target for the target's claim."""
     reference = {"namespace": pair.namespace, "name": "data"}
     spec = {"capacity": {"storage": "1Gi"}, "accessModes": ["ReadWriteMany"], "claimRef": reference}
     spec |= {"storageClassName": storage_class, "hostPath": {"path": "/none"}}

@@ -50,7 +50,7 @@ class Trial:
         return await self._writer.is_elected(Owner("Cell", "", "evict"), stand_in(pod))
 
     def refusal_of(self, uid: str) -> Refusal | None:
-        """Return the reason why the pods of an owner stay where they are; None if there is none."""
+        """Return the reason that blocks evictions of an owner's pods; None if there is none."""
         return self._writer.refusals.get(uid)
 
     def _owner(self) -> dict[str, Any]:
@@ -69,7 +69,7 @@ class Trial:
 
     @property
     def refusal(self) -> Refusal | None:
-        """Return the reason why the pods of the ReplicaSet stay where they are."""
+        """Return the reason that blocks evictions of the ReplicaSet's pods; None if there is none."""
         return self.refusal_of("rs")
 
     async def budget(self, allowed: int) -> None:

@@ -1,4 +1,5 @@
-"""ManagedClusters on real API servers: kept by us where the definitions are ours, found where others make them."""
+"""ManagedClusters on real API servers: created by us with our own CRDs, adopted if another controller creates
+them."""
 
 import asyncio
 import contextlib
@@ -61,7 +62,7 @@ async def _placements(pair: Pair) -> AsyncIterator[None]:
 
 
 async def told(pair: Pair, claims: str = "{}", **amounts: str) -> None:
-    """What the target's agent tells of its cluster."""
+    """Publish the target's ClusterSummary, as its agent does."""
     metadata = {"annotations": {"multicluster/claims": claims}}
     body = object_of(CLUSTER_SUMMARIES, SUMMARY_NAME, metadata=metadata, capacity=amounts, allocatable=amounts)
     try:
@@ -80,7 +81,7 @@ def called(pair: Pair, name: str = "eu") -> str:
 
 
 async def join(pair: Pair, name: str, to: int = 1, **labels: str) -> str:
-    """A Target that leads to one of the two clusters."""
+    """Create a Target that points to one of the two clusters."""
     name = called(pair, name)
     await pair.here.create(SECRETS, secret(name, pair.namespace, config=kubeconfig(pair.clusters[to])))
     manifest = target(name, pair.namespace)
@@ -131,7 +132,7 @@ def claims(found: Raw) -> dict[str, str]:
 
 
 async def by_hand(pair: Pair, name: str, claim: str = "", **labels: str) -> Raw:
-    """A ManagedCluster of somebody else."""
+    """Create a ManagedCluster of another controller."""
     manifest = object_of(MANAGED_CLUSTERS, name, metadata={"labels": labels}, spec={"hubAcceptsClient": True})
     made = await pair.here.create(MANAGED_CLUSTERS, manifest)
     if claim:

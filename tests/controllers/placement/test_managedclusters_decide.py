@@ -1,4 +1,4 @@
-"""What a ManagedCluster that we make looks like."""
+"""Desired state of ManagedClusters that we create."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

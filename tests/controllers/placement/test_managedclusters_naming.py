@@ -52,7 +52,7 @@ def test_where_a_target_leads(manifest: dict[str, object], want: Lead | None) ->
 
 
 def told(found: dict[Key, Found]) -> dict[str, str]:
-    """By Target, the name with a star where we make it, or the reason why there is none."""
+    """Return by Target the name, with a star if we create it, or the reason for its absence."""
     return {
         "/".join(key).lstrip("/"): (each.name + "*" * each.ours) or f"({each.reason})" for key, each in found.items()
     }

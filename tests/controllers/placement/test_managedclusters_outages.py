@@ -1,4 +1,4 @@
-"""What losses of links do to decisions of Placements: of the source's own link, and of one target's."""
+"""Effects of lost links on decisions of Placements: the source's own link, and that of one target."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Placements on a real API server: what changes around them, and what becomes of their decisions."""
+"""Placements on a real API server: changes around them, and the resulting decisions."""
 
 import asyncio
 import contextlib
@@ -188,7 +188,7 @@ BAD_INPUT: dict[str, tuple[Raw, str]] = {
     ),
     "number": ({"numberOfClusters": -1}, ":spec.numberOfClusters: must be 0 or more, not -1"),
 }
-"""Specs that an API server takes, and how the condition begins that tells what is wrong."""
+"""Specs that an API server accepts, and the start of the condition that reports the mistake."""
 
 
 async def test_bad_input_has_the_references_words_and_disturbs_nothing_else(at_work: Hub) -> None:

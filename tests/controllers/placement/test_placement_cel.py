@@ -1,4 +1,4 @@
-"""CEL expressions in a worker process: verdicts that are remembered, and what is too much for it."""
+"""CEL expressions in a worker process: cached verdicts, and expressions that exceed its limits."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ class Stored:
 
 
 class Read(Stored):
-    """One that counts how often it was read."""
+    """A cluster that counts reads of its raw object."""
 
     def __getattribute__(self, name: str) -> object:
         if name == "raw":

@@ -60,7 +60,7 @@ def written(before: Raw, present: Sequence[Present], plan: Plan) -> tuple[Raw, l
 def settled(
     before: Raw, result: Outcome, present: Sequence[Present] = (), now: datetime = NOW
 ) -> tuple[Raw, list[Present]]:
-    """What is there after a first evaluation; the second writes nothing."""
+    """Return the status and decisions after a first evaluation; assert that the second writes nothing."""
     after, decisions = written(before, present, decide(before, result, present, now))
     plan = decide(after, result, decisions, now + timedelta(seconds=5))
     assert plan == Plan(again=result.again)

@@ -1,4 +1,4 @@
-"""What is measured of Placements: their clusters, and the scores of a few."""
+"""Metrics of Placements: their clusters, and the scores of a few."""
 
 from agent.base.metrics import REGISTRY
 from agent.placement.placements.decide import Present, scored

@@ -1,4 +1,4 @@
-"""A loss of the source's own link between real API servers: what Placements have decided stays."""
+"""Loss of the source's own link between real API servers: decisions of Placements stay."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -33,7 +33,7 @@ __all__ = ["_placements"]
 
 @pytest.fixture
 async def joined(pair: Pair) -> AsyncIterator[dict[str, int]]:
-    """ManagedClusters of two clusters, with the number of each, and a Placement that decides for one of them."""
+    """Create ManagedClusters for two clusters, yield the number of each, and run a Placement that selects one."""
     found = {await join(pair, name, to): to for name, to in (("eu", 1), ("us", 0))}
     binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, DEFAULT_SET, pair.namespace, spec={"clusterSet": DEFAULT_SET})
     await pair.here.create(MANAGED_CLUSTER_SET_BINDINGS, binding)

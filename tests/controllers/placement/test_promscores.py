@@ -41,7 +41,7 @@ NAME = "slo"
 
 @dataclass
 class Exporter:
-    """What a Prometheus scrapes: latencies of clusters."""
+    """An exporter that Prometheus scrapes: latencies of clusters."""
 
     values: dict[str, str] = field(default_factory=dict)
     address: str = ""
@@ -65,7 +65,7 @@ async def served(app: web.Application, context: ssl.SSLContext | None = None) ->
 
 @contextlib.asynccontextmanager
 async def measuring(folder: Path, **values: str) -> AsyncIterator[tuple[Exporter, Prometheus]]:
-    """A Prometheus that knows these latencies, as they are each second."""
+    """Run a Prometheus that scrapes these latencies every second."""
     exporter = Exporter(values)
     app = web.Application()
     app.router.add_get("/metrics", exporter.page)
@@ -236,7 +236,7 @@ async def test_a_prometheus_of_its_own_authority_asks_for_the_token_of_a_secret(
 
 @contextlib.asynccontextmanager
 async def guarded(url: str, authority: Authority) -> AsyncIterator[str]:
-    """A server in front of a Prometheus that lets nobody through without the token `right`."""
+    """Run a server in front of a Prometheus that rejects requests without the token `right`."""
 
     async def handle(request: web.Request) -> web.Response:
         if request.headers.get("Authorization") != "Bearer right":

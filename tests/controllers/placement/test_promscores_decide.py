@@ -1,4 +1,4 @@
-"""What Prometheus' answers mean, and which scores clusters have by them."""
+"""Parsing of Prometheus' answers, and the scores that clusters get from them."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What owners of pods are told of annotations that cannot be read; the events: tests/scheduler/test_owners.py."""
+"""Messages to owners of pods about invalid annotations; tests/scheduler/test_owners.py covers the events."""
 
 from typing import Any
 

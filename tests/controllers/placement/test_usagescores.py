@@ -39,13 +39,13 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 ROOMS = (SummaryController, UsageScoresController)
 WANTED = {"usage_scores": "true", "placement": "consume", "discovery_interval": 0.2, "agent_interval": 3600.0}
-"""Nobody is asked whose Placements these are. There is no agent in the target, and its silence shall not matter."""
+"""Settings that fix who evaluates Placements. The target has no agent, and its silence must not matter."""
 NAME = "resource-usage-score"
 
 
 @pytest.fixture
 async def eu(client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[str]:
-    """The namespace of a ManagedCluster that a Target is said to lead to, where there are the kinds of Placements."""
+    """Yield the namespace of a ManagedCluster that the Target's status names."""
     await create_namespace(client, f"{namespace}-eu")
     await client.create(TARGETS, target("eu", namespace))
     await lead(client, namespace, f"{namespace}-eu")

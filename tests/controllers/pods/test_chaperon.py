@@ -1,4 +1,4 @@
-"""The room that makes delegates, on a real API server whose fake node runs them."""
+"""The controller that creates delegates, on a real API server whose fake node runs them."""
 
 import copy
 import json
@@ -260,7 +260,8 @@ async def test_how_a_delegate_ends_is_told_while_its_chaperon_is_being_deleted(
 async def test_how_a_delegate_ended_is_told_though_it_is_gone_when_the_agent_hears_of_it(
     cluster: Cluster, client: Client, namespace: str, tmp_path: Path, ran: bool
 ) -> None:
-    """The agent's link to its own API server is down meanwhile: the watch tells of end and removal at once."""
+    """The agent's link to its own API server is down meanwhile: the watch then reports the end and the deletion
+    together."""
     async with Relay.started(load(str(cluster.kubeconfig))) as relay:
         through = copy.copy(cluster)
         through.kubeconfig = tmp_path / "kubeconfig"

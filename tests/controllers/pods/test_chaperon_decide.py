@@ -163,7 +163,7 @@ ENDING = names.ANNOTATION_POD_ENDING
 
 
 def ends(requested: float, grace: int) -> dict[str, Any]:
-    """A pod whose deletion somebody asked for so many seconds ago, with a grace period."""
+    """Return a pod whose deletion was requested so many seconds ago, with a grace period."""
     found = pod(RUNNING)
     due = stamp(NOW + timedelta(seconds=grace - requested))
     found["metadata"] |= {"deletionTimestamp": due, "deletionGracePeriodSeconds": grace}
@@ -171,7 +171,7 @@ def ends(requested: float, grace: int) -> dict[str, Any]:
 
 
 def noted_as_ending() -> PatchChaperon:
-    """Only on the chaperon that was judged: another version may be one that is being deleted itself."""
+    """Return the patch of the judged version only: a later version may be terminating."""
     return PatchChaperon({"metadata": {"annotations": {ENDING: stamp(NOW)}, "resourceVersion": "7"}})
 
 

@@ -1,4 +1,4 @@
-"""Delegates that their source wants elsewhere: they go if they have no node, and stay if they have one."""
+"""Delegates that their source wants in another target: they are deleted if they have no node, and kept otherwise."""
 
 from typing import Any
 

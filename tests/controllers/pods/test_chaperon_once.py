@@ -1,4 +1,4 @@
-"""Delegates that must not run twice, and what is said of missing ones, on a real API server."""
+"""Delegates that must not run twice, and the status of missing ones, on a real API server."""
 
 from typing import Any
 
@@ -112,7 +112,7 @@ async def test_one_that_goes_on_being_refused_costs_no_write(cluster: Cluster, c
 
 
 class Deaf:
-    """A client that hears no answer to what it patches."""
+    """A client that loses the responses to its patches."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -141,13 +141,13 @@ async def test_that_a_pod_is_recorded_is_known_though_the_answer_was_lost(
 
 
 async def is_refused(client: Client, namespace: str) -> bool:
-    """Whether the chaperon says that its pod is refused."""
+    """Return whether the chaperon reports that its pod is refused."""
     found = (await client.get(CHAPERONS, "web", namespace)).get("status", {}).get("conditions") or ()
     return any(each["reason"] == "Refused" for each in found)
 
 
 def counted(method: str, outcome: str) -> float:
-    """How many requests of this process about pods of its own cluster ended so."""
+    """Return the number of this process's requests for pods in its own cluster with this outcome."""
     labels = {"cluster": "local", "method": method, "resource": "pods", "outcome": outcome}
     return REGISTRY.get_sample_value("flotilla_api_requests_total", labels) or 0.0
 

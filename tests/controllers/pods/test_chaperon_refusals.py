@@ -1,4 +1,4 @@
-"""Delegates that cannot be created, or that no scheduler is for: what their chaperon says."""
+"""Delegates that cannot be created, or have no scheduler: the conditions of their chaperon."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

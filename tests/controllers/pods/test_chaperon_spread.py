@@ -32,7 +32,7 @@ async def virtual_node(client: Client, name: str) -> AsyncIterator[None]:
 
 
 def spread(name: str, **constraint: Any) -> dict[str, Any]:
-    """A chaperon whose pod may run only where no region has two pods more than another one."""
+    """Return a chaperon whose pod may run only if no region gets two pods more than another."""
     made = chaperon(name, topologySpreadConstraints=[manifests.spread("even", manifests.REGION, "DoNotSchedule")])
     made["spec"]["topologySpreadConstraints"][0] |= constraint
     made["metadata"]["labels"]["app"] = "even"

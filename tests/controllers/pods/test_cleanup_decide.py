@@ -1,4 +1,4 @@
-"""Which finalizers of a proxy pod belong to nobody."""
+"""Finalizers of a proxy pod that no controller will remove."""
 
 from agent.api.names import FINALIZER_V010
 from agent.pods.orphan_finalizers.decide import OLD_SECONDS, Known, Removal, decide

@@ -1,4 +1,4 @@
-"""Conditions of proxy pods that several writers share, beside a plain pod: source and target on one real API server."""
+"""Conditions of proxy pods with several writers, compared with a plain pod; one API server is source and target."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Warnings about delegates are told on their proxy pods, on a real API server that is source and target at once."""
+"""Warnings about delegates are copied to their proxy pods, on a real API server that is both source and target."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ async def warn(client: Client, pod: Raw, name: str, **more: Any) -> None:
 
 
 async def told(client: Client, proxy: Raw) -> list[Raw]:
-    """What was told on the proxy pod."""
+    """Return the events that were copied to the proxy pod."""
     metadata = proxy["metadata"]
     found = await client.list(EVENTS, metadata["namespace"], fields=f"involvedObject.uid={metadata['uid']}")
     return [event for event in found if event["reason"] == REASON]

@@ -1,7 +1,5 @@
-"""A chaperon that is gone before its delegate: nothing is let go of before the delegate, on real API servers.
-
-The tests play a garbage collector that has not seen the delegate, which somebody holds.
-"""
+"""A chaperon that is deleted before its delegate: nothing is released before the delegate is deleted. On real
+API servers, the tests play a garbage collector that has not observed the delegate, which has a finalizer."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -41,7 +39,7 @@ FREE = {"metadata": {"finalizers": None}}
 
 @dataclass
 class Looks:
-    """How often a target was asked for a delegate, counted from when it is told."""
+    """Requests for a delegate in a target, counted from the creation of this object."""
 
     relay: Relay
     name: str
@@ -67,7 +65,7 @@ class Stage:
     target: Target
 
     async def runs(self) -> str:
-        """The name of the delegate, which somebody holds, of a pod `web` that runs."""
+        """Run a pod `web`; return the name of its delegate, which has a finalizer."""
         await create(self.client, elected("web", self.namespace), [self.target])
         await pod_where(self.client, self.namespace, "web", phase="Running")
         (chaperon,) = await chaperons(self.client, self.namespace)
@@ -76,7 +74,7 @@ class Stage:
         return name
 
     async def waits_for(self, name: str) -> None:
-        """The pod `web` stays until its delegate goes."""
+        """Assert that the pod `web` exists until its delegate is deleted."""
         await gone(lambda: self.client.get(CHAPERONS, name, self.namespace))
         looks = Looks(self.relay, name)
 
@@ -108,7 +106,7 @@ async def staged(cluster: Cluster, client: Client, namespace: str) -> AsyncItera
 
 
 async def let_go_too_early(client: Client, name: str, namespace: str) -> None:
-    """What a garbage collector does that knows of no pod of a chaperon that is being deleted."""
+    """Remove the finalizer of a terminating chaperon, as a garbage collector does that has not observed its pod."""
 
     async def is_ending() -> bool:
         return "deletionTimestamp" in (await client.get(CHAPERONS, name, namespace))["metadata"]

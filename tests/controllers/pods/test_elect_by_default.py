@@ -1,4 +1,4 @@
-"""The room that mirrors an annotation of namespaces to a label, on a real API server."""
+"""The controller that mirrors an annotation of namespaces to a label, on a real API server."""
 
 from typing import Any
 

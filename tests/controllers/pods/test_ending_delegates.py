@@ -1,4 +1,4 @@
-"""Delegates that end because somebody deletes them in their target: Services of the source stop routing to them."""
+"""Delegates that a user deletes in their target: Services of the source stop routing traffic to them."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -38,7 +38,7 @@ async def at_work(pair: Pair) -> AsyncIterator[Target]:
 
 
 async def serving(pair: Pair, target: Target, name: str, **spec: Any) -> str:
-    """The name of the delegate of a new proxy pod behind a Service; it ends when the test says so."""
+    """Create a proxy pod behind a Service; return the name of its delegate, which ends when the test ends it."""
     await pair.create(SERVICES, name, spec={"selector": {"app": name}, "ports": [{"port": 80}]})
     made = await create(pair.here, elected(name, pair.namespace, **byhand.NOBODYS, **spec), [target])
     found = names.chaperon(name, made["metadata"]["uid"])

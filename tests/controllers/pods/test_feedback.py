@@ -150,7 +150,7 @@ async def test_a_delegate_that_must_not_run_twice_and_may_have_been_made_by_an_a
 async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is_made_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """Also one of a Job, which its target would never make again."""
+    """The pod may belong to a Job: its target would not recreate it."""
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
         waits = elected("web", namespace, restartPolicy="Never", nodeSelector={"flotilla.test/no": "node"})
         await create(client, waits, [*targets.values()])
@@ -251,13 +251,13 @@ async def test_what_is_an_orphan_by_an_old_store_is_asked_for_and_stays(
 
 
 def questions() -> float:
-    """How often a pod of this cluster was asked for."""
+    """Return the number of successful requests for pods in the local cluster."""
     labels = {"cluster": "local", "method": "GET", "resource": "pods", "outcome": "200"}
     return REGISTRY.get_sample_value("flotilla_api_requests_total", labels) or 0.0
 
 
 def are_stuck(hostile: Hostile) -> bool:
-    """Whether those who delete orphans wait for answers, and many orphans for them."""
+    """Return whether the workers for orphans wait for responses, while many orphans are queued."""
     asked = sum(name.startswith("c") and name[1:].isdecimal() for name in hostile.told)
     waiting = REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "strays"}) or 0.0
     return asked > 10 and waiting > 300
@@ -334,7 +334,7 @@ async def done_once(client: Client, namespace: str, target: Target, **metadata: 
 
 
 async def told_of(client: Client, namespace: str, name: str, phase: str) -> None:
-    """Wait until a chaperon tells this phase."""
+    """Wait until a chaperon has this phase."""
 
     async def tells() -> bool:
         return bool((await client.get(CHAPERONS, name, namespace))["status"]["phase"] == phase)

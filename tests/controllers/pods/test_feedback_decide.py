@@ -96,7 +96,7 @@ def outcome(
 
 
 def phase_told(action: Action) -> str:
-    """The phase that a patch brings home, whether or not the API server takes it."""
+    """Return the phase that a patch writes to the proxy pod."""
     assert isinstance(action, PatchProxy)
     assert action.status
     assert action.last
@@ -425,7 +425,7 @@ def test_a_pod_that_is_let_go_and_has_ended_never_runs_again() -> None:
 
 
 class TestOfAPodThatHasFailedWithItsTarget:
-    """Its Job has made another: nothing that the target tells when it is back counts, and nothing there goes on."""
+    """Its Job has created another pod: the target's later status is ignored, and the delegate is deleted."""
 
     given_up = once("Never", proxy(status={"conditions": [{"type": "DisruptionTarget", "reason": "TargetLost"}]}))
     given_up["status"] |= {"phase": "Failed", "reason": "TargetLost"}
@@ -554,7 +554,7 @@ def test_the_status_comes_home_without_annotations_that_do_not_fit_and_says_whic
 
 
 def serving(**metadata: Any) -> TargetChaperon:
-    """A delegate at home that Services route to."""
+    """Return a local delegate that Services route to."""
     found = delegate()
     chaperon = {**found.chaperon, "metadata": {**found.chaperon["metadata"], **metadata}}
     return replace(found, chaperon=chaperon)

@@ -1,4 +1,4 @@
-"""What is changed on a running proxy pod reaches its delegate: source and target on one real API server."""
+"""Changes of a running proxy pod are copied to its delegate: one real API server is source and target."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ RESOURCES = {"requests": {"cpu": "10m", "memory": "8Mi"}, "limits": {"cpu": "20m
 
 @contextlib.asynccontextmanager
 async def summary(client: Client, **annotations: str) -> AsyncIterator[None]:
-    """A ClusterSummary with these annotations, which tells sources what the agent here understands."""
+    """Create a ClusterSummary with these annotations, which publishes the features of the target's agent."""
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
     head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
@@ -70,10 +70,8 @@ class Pair:
         await until(probe)
 
     async def says_that_it_can_be_resized(self) -> None:
-        """What API servers ask for before they resize a pod: room on its node, and resources of containers that run.
-
-        Kubelets tell the latter, fake nodes do not.
-        """
+        """Give the node capacity and the running container resources, which API servers require before they
+        resize a pod. Kubelets report the latter, fake nodes do not."""
         size = {"cpu": "8", "memory": "16Gi", "pods": "110"}
         node = (await self.proxy())["spec"]["nodeName"]
         await self.client.patch(NODES, node, {"status": {"capacity": size, "allocatable": size}}, sub="status")
@@ -87,7 +85,7 @@ class Pair:
         await until(home)
 
     async def comes_to_rest(self) -> None:
-        """Wait until nobody writes for some seconds: a quarrel would go on for ever."""
+        """Wait until no object is written for some seconds: two quarrelling writers would never stop."""
 
         async def probe() -> bool:
             before = await self._versions()
@@ -105,7 +103,7 @@ class Pair:
 async def pair(
     cluster: Cluster, client: Client, namespace: str, version: str = "0.1.0", **spec: Any
 ) -> AsyncIterator[Pair]:
-    """A pair in a target whose agent says that it is of this version; empty for one that says nothing."""
+    """Run a pair in a target whose agent publishes this version; empty publishes none."""
     told = {names.ANNOTATION_AGENT_VERSION: version} if version else {}
     async with (
         summary(client, **told),

@@ -1,4 +1,4 @@
-"""What a source has forgotten, since its etcd was restored from a backup, is held in its targets."""
+"""Objects that a source lost when its etcd was restored from a backup are kept in its targets."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ STILL_SECONDS = 5.0
 
 
 async def chaperon(pair: Pair, cluster_uid: str, pod: Raw) -> None:
-    """What the agent makes in the target for a proxy pod."""
+    """Create the chaperon of a proxy pod in the target, as the agent does."""
     metadata = pod["metadata"]
     labels = {names.LABEL_PARENT_UID: metadata["uid"], names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
     made = {

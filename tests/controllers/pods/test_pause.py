@@ -1,4 +1,4 @@
-"""How long a delegate serves on, and what is left of its grace period then."""
+"""Time that a terminating delegate continues to serve, and the rest of its grace period."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Pods and Targets are not let go of while a chaperon may be there that no watch has shown, on a real API server."""
+"""Pods and Targets are not released while a chaperon may exist that no watch has reported, on a real API server."""
 
 import contextlib
 from collections.abc import AsyncIterator, Mapping
@@ -52,7 +52,7 @@ async def runs(client: Client, namespace: str) -> bool:
 
 
 async def is_ending(client: Client, namespace: str) -> bool:
-    """Whether the only chaperon is being deleted, or gone."""
+    """Return whether the only chaperon is terminating or has been deleted."""
     return all("deletionTimestamp" in each["metadata"] for each in await chaperons(client, namespace))
 
 
@@ -78,7 +78,7 @@ class Stage:
         return True
 
     async def nothing_runs_once_gone(self, name: str) -> None:
-        """When the pod goes, its delegate has gone before."""
+        """Assert that no delegate exists once the pod has been deleted."""
         await gone(lambda: self.client.get(PODS, name, self.namespace))
         assert await self.chaperons() == []
         assert await self.client.list(PODS, self.namespace, labels=names.LABEL_PARENT_UID) == []
@@ -201,7 +201,7 @@ async def _none(client: Client, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def removing(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Relay]:
-    """All rooms that have to do with the removal of a Target, and a ready Target `eu` with its virtual node."""
+    """Run all controllers for the removal of a Target, with a ready Target `eu` and its virtual node."""
     node = names.virtual_node(namespace, "eu")
     spec = {"taints": [PROVIDER]}
     await enable(client, namespace)

@@ -1,4 +1,4 @@
-"""AC3's networks on a real API server: linked, shared, told, narrowed, and ended with nothing left of them."""
+"""AC3's networks on a real API server: linked, shared, reported, narrowed, and deleted without leftovers."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -46,7 +46,7 @@ SHARED_FOR = "multicluster/shared-for"
 
 
 class Networks:
-    """A MultiClusterNetwork, and what is made for it."""
+    """A MultiClusterNetwork, and the objects created for it."""
 
     def __init__(self, pair: Pair) -> None:
         self.pair = pair
@@ -155,7 +155,7 @@ async def networks(pair: Pair) -> AsyncIterator[Networks]:
 
 
 async def one_is_ready(pair: Pair) -> None:
-    """The Service `backend` has a ready endpoint here."""
+    """Create a ready local endpoint of the Service `backend`."""
     slice = {
         "metadata": {
             "name": "backend-own",

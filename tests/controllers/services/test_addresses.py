@@ -1,4 +1,4 @@
-"""Addresses of copies come home to originals that ask for it, on real API servers."""
+"""Addresses of copies are copied to originals that ask for it, on real API servers."""
 
 import json
 from typing import Any
@@ -21,7 +21,7 @@ PORTS = [{"port": 80}]
 
 
 async def address(client: Any, kind: Any, name: str, namespace: str, ip: str) -> None:
-    """What a cloud's controller writes."""
+    """Write a load balancer's address, as the cloud's controller does."""
     status = {"status": {"loadBalancer": {"ingress": [{"ip": ip}]}}}
     await client.patch(kind, name, status, namespace, sub="status")
 
@@ -39,7 +39,7 @@ async def lists(pair: Pair, kind: Any, expected: str | None) -> None:
 
 
 async def target(pair: Pair, **fields: Any) -> None:
-    """The Target as an object: what is asked of it is read there."""
+    """Create the Target, which configures the controller."""
     spec = {"kubeconfigSecret": {"name": "none"}}
     head = {"apiVersion": TARGETS.api_version, "kind": TARGETS.name}
     await pair.here.create(TARGETS, {**head, "metadata": {"name": "eu"}, "spec": spec, **fields}, pair.namespace)

@@ -50,7 +50,7 @@ async def test_a_copy_whose_creation_is_answered_after_the_last_delegate_is_labe
 
 
 async def is_any(pair: Pair, expected: bool) -> bool:
-    """Return True if the source's agent has observed a chaperon without labels, or (False) that there is none left."""
+    """Return whether the source's agent has cached a chaperon without labels (True), or none (False), as expected."""
     assert pair.deps is not None
     (target,) = pair.deps.targets.serving(pair.namespace)
     return pair.deps.unlabelled.any(target, pair.namespace) is expected

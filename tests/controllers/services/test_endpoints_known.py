@@ -1,4 +1,4 @@
-"""Which changes of a target have the endpoints of which Services looked at."""
+"""Changes of a target, and the Services whose endpoints they requeue."""
 
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
@@ -34,7 +34,7 @@ class Counted(EndpointsController):
 
 
 class Some:
-    """A target, or what there is of them."""
+    """A target, with only the fields that a test gives."""
 
     def __init__(self, **fields: object) -> None:
         self.__dict__ |= fields

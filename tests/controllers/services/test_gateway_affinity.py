@@ -1,4 +1,4 @@
-"""Affinity `local` of Services that are called through gateways, on real API servers; no gateway runs."""
+"""Affinity `local` of Services that are called through gateways, on real API servers; gateways do not run."""
 
 import asyncio
 import contextlib
@@ -33,7 +33,7 @@ GATEWAY = "gw"
 
 @pytest_asyncio.fixture
 async def gateways(pair: Pair) -> AsyncIterator[Pair]:
-    """One gateway pod in each cluster, as their Service and ClusterSummary tell it."""
+    """Create one gateway pod in each cluster, with its Service and ClusterSummary."""
     clients = (pair.here, pair.there)
     for number, client in enumerate(clients):
         await gateway_pod(client, GATEWAY)
@@ -52,7 +52,7 @@ async def gateways(pair: Pair) -> AsyncIterator[Pair]:
 
 
 async def answers(client: Client, namespace: str) -> None:
-    """The gateway says that it listens wherever it should, and that the peer answers."""
+    """Report, as a gateway does, that it listens on all wanted ports and that the peer answers."""
 
     async def listens() -> list[int]:
         found = await client.list(GATEWAY_PEERS, namespace)
@@ -67,7 +67,7 @@ async def answers(client: Client, namespace: str) -> None:
 
 
 async def led(client: Client, namespace: str, *, ready: bool) -> Raw:
-    """The slice that leads to the gateway, once it is as wanted."""
+    """Return the slice that points to the gateway, once its readiness is as wanted."""
 
     async def probe() -> Raw | None:
         labels = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
@@ -192,7 +192,7 @@ async def test_what_waits_waits_while_the_agent_is_away_and_afterwards(gateways:
 
 @contextlib.asynccontextmanager
 async def older(client: Client, namespace: str) -> AsyncIterator[None]:
-    """A CRD of GatewayPeers that knows no affinity."""
+    """Install a CRD of GatewayPeers without affinity."""
     crd = f"{GATEWAY_PEERS.plural}.{GATEWAY_PEERS.group}"
     path = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties"
     known = (await client.get(CRDS, crd))["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]

@@ -1,4 +1,4 @@
-"""Doctor calls the gateways that GatewayPeers of a real API server name, with what a user may read there."""
+"""`doctor` calls the gateways of GatewayPeers on a real API server, with the rights of a user."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -31,7 +31,7 @@ Raw = dict[str, Any]
 
 @pytest.fixture
 async def own(pair: Pair) -> AsyncIterator[str]:
-    """UID of this cluster, of which nothing is told afterwards."""
+    """Yield the local cluster's UID; delete its summary afterwards."""
     yield str((await pair.here.get(NAMESPACES, "kube-system"))["metadata"]["uid"])
     await pair.here.delete(CLUSTER_SUMMARIES, SUMMARY_NAME)
 
@@ -53,7 +53,7 @@ def _moved(to: Peer, namespace: str) -> Peer:
 
 
 async def heard(client: Client, pair: Pair) -> tuple[dict[str, Verdict], list[str]]:
-    """By peer, empty for this cluster, what was heard; and what could not be read."""
+    """Return the verdict by peer (empty: the local cluster), and the objects that could not be read."""
     calls = GatewayCalls(client, SystemClock())
     made = await calls.made(await client.list(GATEWAY_PEERS, pair.namespace))
     return {call.peer: call.heard.verdict for call in made}, [what for what, _ in calls.unread]

@@ -1,4 +1,4 @@
-"""What GatewayPeers have to be looked at again after a change: all of a cluster, or those that it concerns."""
+"""GatewayPeers that a change requeues: all of a cluster, or only the affected ones."""
 
 import pytest
 

@@ -1,7 +1,5 @@
-"""Hosts of headless Services through gateways: two clusters on real API servers, with the real Envoy.
-
-There is neither DNS nor kube-proxy: tests read what DNS answers with, and call the ports that Services lead to.
-"""
+"""Hosts of headless Services through gateways, on two real API servers with the real Envoy. DNS and kube-proxy
+do not run: tests read the slices that DNS answers from, and call the ports of Services."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -44,7 +42,7 @@ HEADLESS = {"clusterIP": "None", "ports": [{"name": "tcp", "port": 5432}]}
 
 
 async def host(pair: Pair, client: Client, name: str, at: str, *, ready: bool = True) -> None:
-    """A slice of `db` in a cluster, as it has it for the pod of a StatefulSet; one that is there is changed."""
+    """Create or change the slice of `db` in a cluster, as the cluster publishes it for a StatefulSet's pod."""
     assert pair.deps is not None
     ip, _, port = at.rpartition(":")
     here = client is pair.here
@@ -62,7 +60,7 @@ async def host(pair: Pair, client: Client, name: str, at: str, *, ready: bool = 
 
 
 async def listed(client: Client, namespace: str) -> dict[str, tuple[str, bool]]:
-    """What DNS knows of hosts elsewhere: their addresses by name, and whether it answers with these."""
+    """Return the address and readiness of remote hosts by name, as DNS reads them."""
     labels = f"{names.LABEL_SERVICE_NAME}=db,{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
     found = await client.list(ENDPOINT_SLICES, namespace, labels=labels)
     every = [each for slice in found for each in slice.get("endpoints") or ()]
@@ -70,7 +68,7 @@ async def listed(client: Client, namespace: str) -> dict[str, tuple[str, bool]]:
 
 
 async def become(client: Client, namespace: str, **ready: bool) -> dict[str, str]:
-    """Addresses of these hosts and no others, once each is ready or not."""
+    """Wait until exactly these hosts are listed with this readiness; return their addresses."""
     wanted = {name.replace("_", "-"): each for name, each in ready.items()}
 
     async def probe() -> bool:
@@ -94,7 +92,7 @@ async def fronts(client: Client, namespace: str) -> dict[str, Raw]:
 
 
 async def port_of(client: Client, namespace: str, service: Raw) -> int:
-    """Where the gateways listen for a Service."""
+    """Return the port on which the gateways listen for a Service."""
     labels = f"{names.LABEL_SERVICE_NAME}={service['metadata']['name']}"
     (slice,) = await client.list(ENDPOINT_SLICES, namespace, labels=labels)
     return int(slice["ports"][0]["port"])
@@ -229,7 +227,7 @@ async def test_addresses_stay_when_agents_start_again(joined: Pair) -> None:
 
 
 async def ready_by(client: Client, namespace: str) -> dict[str, bool]:
-    """Who manages the slices of `db` that name a host, and whether that is ready in them."""
+    """Return by managing controller whether the slices of `db` with a host are ready."""
     found = await client.list(ENDPOINT_SLICES, namespace, labels=f"{names.LABEL_SERVICE_NAME}=db")
     ours = {each["metadata"]["labels"].get(names.LABEL_SLICE_MANAGED_BY): each for each in found}
     return {
@@ -288,7 +286,7 @@ async def _some(client: Client, kind: Any, namespace: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def old_crd(client: Client) -> AsyncIterator[None]:
-    """A cluster whose CRD of GatewayPeers is from before there were hosts."""
+    """Install a CRD of GatewayPeers without hosts, as earlier versions had it."""
     (crd,) = (each for each in crds() if each["metadata"]["name"] == str(GATEWAY_PEERS))
     versions = crd["spec"]["versions"]
     try:
@@ -301,7 +299,7 @@ async def old_crd(client: Client) -> AsyncIterator[None]:
 
 
 def without_hosts(versions: list[Raw]) -> list[Raw]:
-    """Versions of the CRD without what is about hosts."""
+    """Return the versions of the CRD without their fields for hosts."""
 
     def clean(field: Raw) -> Raw:
         kept = {key: value for key, value in field["properties"].items() if "eadless" not in key}

@@ -1,4 +1,4 @@
-"""Which pairs of clusters are looked at when something changes in one of many; from stores that nobody fills but us."""
+"""Pairs of clusters that are requeued if one of many clusters changes, with stores filled by the test alone."""
 
 import asyncio
 import time
@@ -55,7 +55,7 @@ def slice_of(ready: int) -> Object:
 
 
 class Many:
-    """A room that knows a Service in this cluster and, by ClusterTargets, in many others, two of which are one."""
+    """A controller with a Service, locally and in many ClusterTargets; two of them point to the same cluster."""
 
     def __init__(self) -> None:
         kinds = {kind: stored() for kind in (TARGETS, CLUSTER_TARGETS, NODES, SERVICES)}

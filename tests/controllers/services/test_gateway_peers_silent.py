@@ -1,4 +1,4 @@
-"""What gateways are told while a cluster does not answer, between real API servers."""
+"""GatewayPeers between real API servers while a cluster does not answer."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ async def many_namespaces(pair: Pair) -> AsyncIterator[list[str]]:
 
 @contextlib.asynccontextmanager
 async def cluster_target(pair: Pair) -> AsyncIterator[str]:
-    """A ClusterTarget that names the driver `gateway`; at the end nothing tells of gateways in either cluster."""
+    """Create a ClusterTarget with the driver `gateway`; at the end remove gateways' traces from both clusters."""
     made = {**by_gateway(pair.namespace, ""), "kind": CLUSTER_TARGETS.name}
     del made["metadata"]["namespace"]
     made["spec"] = {"kubeconfigSecret": {"name": "eu", "namespace": pair.namespace}}

@@ -1,4 +1,4 @@
-"""GatewayPeers that stay although a ClusterSummary is missing or being written, and those that a user deletes."""
+"""GatewayPeers survive a missing or incomplete ClusterSummary, and are recreated after a user deletes them."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Local ports of gateways' peers: what is looked up for each alone comes to what all of them together would."""
+"""Local ports of gateways' peers: the lookup for one peer yields the same ports as a lookup over all of them."""
 
 from typing import Any
 
@@ -20,9 +20,9 @@ from tests.controllers.offline import offline
 Raw = dict[str, Any]
 
 LOCALS = st.lists(st.integers(FIRST_PORT - 1, FIRST_PORT + 6), max_size=3, unique=True)
-"""Of a Service; few numbers, so that several have the same."""
+"""Local ports of a Service, from a small range, so that several have the same."""
 TOLD = st.dictionaries(st.sampled_from("abc"), st.tuples(st.integers(0, 4), LOCALS), max_size=3)
-"""Services of a peer, with how many ready endpoints they have there and which ports stand for them."""
+"""Services of a peer, with the number of ready endpoints and their local ports."""
 
 
 def peer(name: str, told: dict[str, tuple[int, list[int]]], version: int = 1) -> Raw:

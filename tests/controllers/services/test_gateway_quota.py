@@ -1,4 +1,4 @@
-"""Local ports on a real API server: what one GatewayPeer may take of what gateways of all namespaces have."""
+"""Local ports on a real API server: the share of one GatewayPeer in the ports of all namespaces."""
 
 import asyncio
 from typing import Any

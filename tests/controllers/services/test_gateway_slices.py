@@ -1,4 +1,4 @@
-"""Slices that lead to gateways: what is written first, and how long many of them take."""
+"""Slices that point to gateways: the order of writes, and the time that many of them take."""
 
 import asyncio
 import contextlib

@@ -80,7 +80,7 @@ def own_address() -> str:
 
 
 async def pod_at(client: Client, namespace: str, name: str, address: str) -> None:
-    """Create a running pod with this address: gateways call no others."""
+    """Create a running pod with this address, since gateways call addresses of pods only."""
     nodes = await client.list(NODES, labels=f"!{names.PROVIDER_KEY}")
     spec = {"containers": [{"name": "c", "image": "i"}], "nodeName": nodes[0]["metadata"]["name"]}
     await client.create(PODS, {"metadata": {"name": name}, "spec": spec}, namespace)
@@ -110,7 +110,7 @@ async def offer(client: Client, namespace: str, label: dict[str, str], at: str) 
 
 
 async def gateway_pod(client: Client, name: str) -> None:
-    """The slice that the Service of the gateways has where one pod of them runs."""
+    """Create the slice of the gateways' Service for one gateway pod."""
     slice = {
         "metadata": {"name": GATEWAY_SERVICE, "labels": {names.LABEL_SERVICE_NAME: GATEWAY_SERVICE}},
         "addressType": "IPv4",
@@ -127,14 +127,14 @@ async def gateway_pod(client: Client, name: str) -> None:
 
 
 async def certificate(client: Client) -> Certificate:
-    """What the Secret has that gateways mount."""
+    """Return the certificate in the Secret that gateways mount."""
     secret = await until(lambda: client.get(SECRETS, GATEWAY_SECRET, HOME))
     data = {key: base64.b64decode(value) for key, value in secret["data"].items()}
     return Certificate(data["tls.crt"], data["tls.key"])
 
 
 async def led(client: Client, namespace: str, *, ready: bool) -> int:
-    """The local port at which the Service `web` of the other cluster is called, once it is as wanted."""
+    """Return the local port for the other cluster's Service `web`, once its readiness is as wanted."""
 
     async def probe() -> int | None:
         made = await client.list(
@@ -192,7 +192,7 @@ async def joined(pair: Pair) -> AsyncIterator[Pair]:
 
 
 async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, *more: Any, **given: Any) -> Deps:
-    """What runs in both clusters but gateways; gives the part of the other one."""
+    """Run all controllers in both clusters, without gateways; return the dependencies of the remote agent."""
     start, there = stack.enter_async_context, pair.clusters[1]
     far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
     source = (NetworkDriverController, EndpointsController, GatewayPeersController, GlobalServices, *more)
@@ -202,7 +202,8 @@ async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs:
 
 
 async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
-    """What runs in both clusters but gateways, and a ready pod of `web` in the other one, whose part it gives."""
+    """Run all controllers in both clusters and a ready remote pod of `web`; return the remote agent's
+    dependencies."""
     far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
     assert pair.deps is not None
     await pair.copy(SERVICES, "web")
@@ -213,9 +214,7 @@ async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs
 
 
 async def gateways_known(pair: Pair) -> None:
-    """Wait until our agent knows of both clusters' gateways: before that the driver leads nowhere, and addresses go at
-    once.
-    """
+    """Wait until our agent has observed the gateways of both clusters: until then the driver routes no traffic."""
     await condition(pair.here, pair.namespace, "eu", GATEWAY_USABLE, "True")
     assert pair.deps is not None
     summaries = pair.deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
@@ -303,7 +302,7 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
 
 
 def reconciled(room: str) -> float:
-    """How many times a room has looked at any key."""
+    """Return how often a controller has reconciled any key."""
     samples = (each for family in RECONCILES.collect() for each in family.samples if each.name.endswith("_total"))
     return sum(each.value for each in samples if each.labels["controller"] == room)
 
@@ -354,7 +353,7 @@ async def test_without_service_links_flotilla_links_tells_how_gateways_are_to_wh
 
 
 async def ways(client: Client, namespace: str) -> dict[str, bool]:
-    """Who manages the slices of `web`, and whether any endpoint in them is ready."""
+    """Return by managing controller whether the slices of `web` have a ready endpoint."""
     labels = f"{names.LABEL_SERVICE_NAME}=web"
     found = await client.list(ENDPOINT_SLICES, namespace, labels=labels)
     return {
@@ -583,7 +582,7 @@ async def runs_at(client: Client, namespace: str, host: str) -> None:
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pair, tmp_path: Path) -> None:
-    """By our implementation of the Multi-Cluster Services API, which knows nothing of gateways."""
+    """Our implementation of the Multi-Cluster Services API exports it, without knowledge of gateways."""
     pair, mine, theirs = joined, address(), address()
     hello = Exported(pair)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
@@ -606,7 +605,7 @@ async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pa
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_others(joined: Pair, tmp_path: Path) -> None:
-    """Nobody would answer at others, also where a port of that name has another number in that cluster."""
+    """Other ports would not be answered, even if the port has another number in that cluster."""
     pair, hello = joined, Exported(joined)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
         await rooms(stack, pair, address(), address(), ServiceImportsController, mcs=True, discovery_interval=1.0)

@@ -1,4 +1,4 @@
-"""Fields that an older CRD drops: what is asked of such a cluster afterwards, and for how long."""
+"""Fields that an older CRD drops are omitted from writes to that cluster for a while."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nonsense that one cluster tells of its gateways, or one GatewayPeer that is refused, on real API servers."""
+"""Invalid gateway data of one cluster, and one refused GatewayPeer, on real API servers."""
 
 import contextlib
 from collections.abc import AsyncIterator, Collection
@@ -59,7 +59,7 @@ class Wanting(GatewayPeersController):
 
 
 async def written(pair: Pair) -> dict[str, str]:
-    """The GatewayPeers here, with their CA."""
+    """Return the local GatewayPeers with their CA."""
     found = await pair.here.list(GATEWAY_PEERS, pair.namespace)
     return {each["metadata"]["name"]: each["spec"]["ca"] for each in found}
 

@@ -52,7 +52,7 @@ async def backend(pair: Pair) -> AsyncIterator[None]:
 
 
 async def leads(client: Client, namespace: str) -> dict[str, tuple[bool, int]]:
-    """Whether gateways lead to the Service `web`, and the local port, by protocol."""
+    """Return by protocol whether gateways route to the Service `web`, and the local port."""
     labels = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER},{names.LABEL_SERVICE_NAME}=web"
     found = await client.list(ENDPOINT_SLICES, namespace, labels=labels)
     return {
@@ -63,7 +63,7 @@ async def leads(client: Client, namespace: str) -> dict[str, tuple[bool, int]]:
 
 
 async def led(client: Client, namespace: str, **ready: bool) -> dict[str, int]:
-    """Local ports by protocol, once those that are named are all there are, and are ready or not."""
+    """Return the local ports by protocol, once exactly these protocols have this readiness."""
     last: list[Any] = []
 
     async def probe() -> dict[str, int] | None:
@@ -84,14 +84,14 @@ async def answered(host: str, port: int) -> bytes:
 
 
 async def link_says(pair: Pair) -> tuple[str, str]:
-    """Reason and message of the link from the target to here."""
+    """Return reason and message of the link from the target to the source."""
     link = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
     rows = [row for row in (link.get("status") or {}).get("clusters") or () if row["cluster"] == "here"]
     return (rows[0]["reason"], rows[0]["message"]) if rows else ("", "")
 
 
 async def peers(pair: Pair) -> list[Raw]:
-    """What the gateways of both clusters are told."""
+    """Return the specs of all GatewayPeers in both clusters."""
     found = [await client.list(GATEWAY_PEERS, pair.namespace) for client in (pair.here, pair.there)]
     return [each["spec"] for made in found for each in made]
 
@@ -169,7 +169,7 @@ async def test_a_service_with_udp_alone_is_called(joined: Pair) -> None:
 
 @contextlib.asynccontextmanager
 async def older_crd(client: Client) -> AsyncIterator[None]:
-    """The CRD of GatewayPeers as it was before there was UDP."""
+    """Install the CRD of GatewayPeers from before UDP."""
     name = f"{GATEWAY_PEERS.plural}.{GATEWAY_PEERS.group}"
     made = await client.get(CRDS, name)
     older = deepcopy(made["spec"]["versions"])

@@ -61,7 +61,7 @@ async def test_a_copy_follows_its_original_through_every_change_of_type_and_port
 
 
 class Noted(GlobalServices):
-    """The room, and which copies it has looked at."""
+    """The controller, recording which copies it reconciles."""
 
     seen: ClassVar[list[Item]] = []
 

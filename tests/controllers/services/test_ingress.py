@@ -1,4 +1,4 @@
-"""Secrets follow the Ingresses that name them only where they hold certificates, on real API servers."""
+"""Secrets follow the Ingresses that name them only if they hold certificates, on real API servers."""
 
 import base64
 from typing import Any
@@ -22,7 +22,7 @@ TLS = {key: base64.b64encode(b"x").decode() for key in ("tls.crt", "tls.key")}
 
 
 async def shared_ingress(pair: Pair, *secrets: str, name: str = "web") -> None:
-    """An Ingress that leads to the shared Service and names these Secrets."""
+    """Create an Ingress that routes to the shared Service and names these Secrets."""
     backend = {"service": {"name": "web", "port": {"number": 80}}}
     tls = [{"secretName": secret} for secret in secrets]
     await pair.create(INGRESSES, name, spec={"defaultBackend": backend, "tls": tls})
@@ -34,7 +34,7 @@ async def service(pair: Pair) -> None:
 
 
 async def told(pair: Pair, ingress: str) -> list[str]:
-    """What is said of an Ingress."""
+    """Return the messages of events about an Ingress."""
     events = await pair.here.list(EVENTS, pair.namespace, fields=f"involvedObject.name={ingress},reason=SharingBlocked")
     return [each["message"] for each in events]
 

@@ -1,4 +1,4 @@
-"""Ingresses that name one Service and one Secret: an event decodes no more of them than it concerns."""
+"""Many Ingresses of one Service and one Secret: an event decodes only the affected ones."""
 
 from typing import Any
 

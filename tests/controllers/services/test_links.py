@@ -1,4 +1,4 @@
-"""ServiceLinks on real API servers: made for shared Services, narrowed by users, and told what became of them."""
+"""ServiceLinks on real API servers: created for shared Services, narrowed by users, with their status."""
 
 import asyncio
 import logging
@@ -177,7 +177,7 @@ async def test_a_users_link_that_has_the_name_of_another_service_is_not_tried_to
 
 
 def _created() -> float:
-    """How often it was tried to create a ServiceLink."""
+    """Return how often the creation of a ServiceLink was tried."""
     samples = (sample for metric in REQUESTS.collect() for sample in metric.samples)
     wanted = {"method": "POST", "resource": "servicelinks"}
     return sum(each.value for each in samples if each.name.endswith("_total") and wanted.items() <= each.labels.items())

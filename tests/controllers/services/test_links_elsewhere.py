@@ -1,4 +1,4 @@
-"""ServiceLinks into other namespaces, on real API servers: their Services, endpoints and what is told of them."""
+"""ServiceLinks into other namespaces, on real API servers: their Services, endpoints and status."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ Raw = dict[str, Any]
 
 
 class Elsewhere:
-    """Another namespace in both clusters, and a ClusterTarget, which is called like the first namespace."""
+    """Another namespace in both clusters, and a ClusterTarget named after the first namespace."""
 
     def __init__(self, pair: Pair, deps: Deps) -> None:
         self.pair = pair

@@ -1,4 +1,4 @@
-"""Clusters are asked what became of endpoints beside the work on links, and one that is silent delays no other."""
+"""Findings of drivers are collected apart from the work on links, and a silent cluster delays no other."""
 
 import asyncio
 import contextlib
@@ -21,13 +21,13 @@ KEY = ("shop", "web")
 
 
 class Named(NamedTuple):
-    """Stands for the port to a cluster, of which nothing but its name is asked."""
+    """Replaces the port to a cluster; drivers use its name only."""
 
     name: str
 
 
 class Asking(Nothing):
-    """Counts how often it is asked of which cluster."""
+    """A driver that records which clusters it queries."""
 
     reason = "MCS"
     asks = True
@@ -51,19 +51,19 @@ class Asking(Nothing):
 
 
 class AskingOfEach(Asking):
-    """The same, and tells sources apart."""
+    """A recording driver whose findings differ by source."""
 
     tells_sources = True
 
 
 class AskingByAddresses(Asking):
-    """The same of addresses of pods."""
+    """A recording driver that uses addresses of pods."""
 
     reason = BY_ADDRESSES
 
 
 class Joined(Asking):
-    """The same, for a network that clusters have to join."""
+    """A recording driver of a network that clusters have to join."""
 
     out = ""
 
@@ -73,7 +73,7 @@ class Joined(Asking):
 
 
 class Told:
-    """What links would be told of again."""
+    """Services whose links would be requeued."""
 
     def __init__(self) -> None:
         self.changed: list[Key] = []
@@ -102,7 +102,7 @@ async def offered(all: DriverFindings, node: str, service: Key = KEY) -> Finding
 
 
 async def answered(all: DriverFindings, node: str, service: Key = KEY) -> Finding:
-    """What is offered, once it is known."""
+    """Return the finding, once it is known."""
 
     async def known() -> Finding | None:
         found = await offered(all, node, service)

@@ -1,4 +1,4 @@
-"""What an implementation of the Multi-Cluster Services API says of exports comes into ServiceLinks."""
+"""Conditions that an implementation of the Multi-Cluster Services API sets on exports appear in ServiceLinks."""
 
 import asyncio
 from pathlib import Path
@@ -23,13 +23,13 @@ pytestmark = pytest.mark.cluster
 
 
 class Implementation:
-    """Stands for one: writes what it is told to, into the ServiceExports and ServiceImports of a cluster."""
+    """Replaces an implementation: writes given conditions and clusters to ServiceExports and ServiceImports."""
 
     def __init__(self, pair: Pair) -> None:
         self._namespace = pair.namespace
 
     async def says(self, client: Client, **conditions: tuple[str, str]) -> None:
-        """Of the export of a cluster, once that is there."""
+        """Set conditions of a cluster's export, once it exists."""
         await until(lambda: client.get(SERVICE_EXPORTS, "web", self._namespace))
         status = {"conditions": [_condition(type, *words) for type, words in conditions.items()]}
         await client.patch(SERVICE_EXPORTS, "web", {"status": status}, self._namespace, sub="status")
@@ -51,7 +51,7 @@ GOOD = {"Valid": ("True", "Valid"), "Ready": ("True", "Exported"), "Conflict": (
 
 
 def ask_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a busy machine an answer may be late: it is asked for again at once, not half a minute later."""
+    """Poll every half second: on a busy machine an answer may be late, and the next one would follow too late."""
     monkeypatch.setattr(controller, "ASK_SECONDS", 0.5)
     monkeypatch.setattr(findings, "SILENT_SECONDS", 0.5)
 

@@ -1,4 +1,4 @@
-"""A target that gives no answer to what drivers ask: its rows say so, and no other link is told later for it."""
+"""A target that does not answer drivers' queries: its rows report that, and no other link is delayed."""
 
 import asyncio
 from typing import Any
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 
 SERVICES_ASKED = 10
-"""More than the room of links works on at a time."""
+"""More Services than the link controller reconciles concurrently."""
 
 
 def of_exports(method: str, path: str) -> bool:

@@ -104,7 +104,7 @@ async def routed(pair: Pair, client: Client, want: list[tuple[str, list[str]]]) 
 
 
 async def led_by_addresses(pair: Pair) -> bool:
-    """Whether routers are called no more; until then, and then, there is always a way."""
+    """Return whether routers are no longer used; assert that a path exists at all times."""
     by_routers = await pair.here.list(LISTENERS, pair.namespace)
     labels = f"{names.LABEL_SLICE_MANAGED_BY}={names.SLICE_MANAGER}"
     by_addresses = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=labels)
@@ -258,7 +258,7 @@ async def test_a_headless_service_is_not_led_to_routers(pair: Pair) -> None:
 
 @pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_another_source_of_a_target_has_a_link_of_its_own(pair: Pair) -> None:
-    """And one that was made by an earlier version, which did not tell sources apart, stays the only one."""
+    """A token of an earlier version, which did not distinguish sources, stays the only one."""
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     name = grant_name(node_of(pair))
     async with chosen(pair, network) as links:
@@ -304,7 +304,7 @@ async def test_a_link_of_an_earlier_version_stays_the_only_one(pair: Pair) -> No
 
 @pytest.mark.full("A double of another network's controllers answers; that driver is experimental.")
 async def test_a_source_that_may_not_look_at_links_is_told_by_listeners(pair: Pair, tmp_path: Path) -> None:
-    """As those that joined before the role had that right."""
+    """Sources that joined before the role had that right."""
     few = [each for each in EVERYTHING if each.kind != SKUPPER_LINKS]
     agents = {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["*"]}
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)

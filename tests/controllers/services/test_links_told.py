@@ -25,7 +25,7 @@ GROUPS = ("", "apps", "batch", "coordination.k8s.io", "events.k8s.io", "multiclu
 
 
 class StandingTime:
-    """Seconds that pass when a test says so."""
+    """A clock, in seconds, that only the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -35,7 +35,7 @@ class StandingTime:
 
 
 class Writes:
-    """How often the status of links in a namespace was written; other tests leave links in theirs."""
+    """Number of status writes to links of a namespace; other tests leave links in theirs."""
 
     def __init__(self, namespace: str) -> None:
         self.count = 0

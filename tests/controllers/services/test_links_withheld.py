@@ -1,4 +1,4 @@
-"""ServiceLinks that may not be read any more: what they narrow stays narrow, and what has changed counts afterwards."""
+"""ServiceLinks that are no longer readable: their narrowing stays, and later changes apply afterwards."""
 
 import dataclasses
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The driver `mcs` on real API servers: what it exports comes back, and goes with the driver; versions."""
+"""The driver `mcs` on real API servers: exports are recreated, and removed with the driver; API versions."""
 
 import asyncio
 import dataclasses
@@ -37,7 +37,7 @@ NO_LONGER = 2.0
 
 
 async def export_of(client: Client, namespace: str, name: str = "web", kind: Kind = SERVICE_EXPORTS) -> Raw:
-    """Our export of a Service, once it is there, with the Service that is there now as its owner."""
+    """Return our export of a Service, once it exists and the current Service owns it."""
 
     async def probe() -> Raw | None:
         found = await client.get(kind, name, namespace)
@@ -231,7 +231,7 @@ async def name_driver(pair: Pair, name: str | None) -> None:
 
 
 async def imported(pair: Pair, client: Client, *clusters: str) -> None:
-    """What an implementation would have a ServiceImport say."""
+    """Write the clusters of a ServiceImport, as an implementation does."""
     try:
         await client.get(BETA_IMPORTS, "web", pair.namespace)
     except NotFound:

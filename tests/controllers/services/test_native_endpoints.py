@@ -1,4 +1,4 @@
-"""What native endpoints of proxy pods have, by Kubernetes' own controllers: names, ports, readiness."""
+"""Native endpoints of proxy pods by Kubernetes' own controllers: names, ports, readiness."""
 
 from typing import Any
 

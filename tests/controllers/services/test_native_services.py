@@ -251,7 +251,7 @@ async def test_a_namespace_decides_for_itself(pair: Pair, monkeypatch: pytest.Mo
 
 
 async def test_what_is_applied_again_server_side_is_unchanged(pair: Pair) -> None:
-    """As Flux does every few seconds: it must find nothing to do."""
+    """Flux applies the manifest every few seconds: it must find no difference."""
     async with in_eu(pair), pair.at_work(ServiceRerouteController):
         await native(pair)
         manifest = {

@@ -1,4 +1,4 @@
-"""A target's network driver, by what both clusters tell of their pod networks and by who answers there."""
+"""A target's network driver, chosen by the pod networks that both clusters publish and by reachability."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ soon = functools.partial(NetworkDriverController, grace=0.3)
 
 
 async def tell(client: Client, uid: str, health: str, *pods: str) -> None:
-    """What the cluster's agent would tell of it."""
+    """Publish the networks of a cluster, as its agent does."""
     annotations = {links.ANNOTATION_NETWORKS: json.dumps({"pods": pods, "health": health})}
     metadata = {"name": names.SUMMARY_NAME, "annotations": {**annotations, names.ANNOTATION_CLUSTER_UID: uid}}
     try:
@@ -71,7 +71,7 @@ async def uid_of(client: Client) -> str:
 
 
 async def gateway(client: Client, ca: str | None) -> None:
-    """What a cluster tells of its gateways, None for nothing any more."""
+    """Publish the gateway CA of a cluster; None removes it."""
     told = write(Told(ca)) if ca is not None else None
     body = {"metadata": {"annotations": {links.ANNOTATION_GATEWAY: told}}}
     await client.patch(CLUSTER_SUMMARIES, names.SUMMARY_NAME, body)

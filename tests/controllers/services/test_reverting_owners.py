@@ -46,7 +46,7 @@ def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 async def rewritten(pair: Pair, turn: int, selector: Raw) -> Raw:
-    """Write the Service whole, without what others have added, as an operator does that owns it."""
+    """Replace the Service, without fields of other writers, as an operator does that owns it."""
     found = await pair.here.get(SERVICES, "web", pair.namespace)
     found["metadata"]["annotations"], found["metadata"]["labels"] = {"turn": str(turn)}, {}
     found["spec"]["selector"] = selector

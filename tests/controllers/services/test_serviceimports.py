@@ -1,7 +1,5 @@
-"""Our implementation of the Multi-Cluster Services API: what its conformance suite requires, and what that leaves open.
-
-Tests named in the table of docs/links.md are requirements of that suite, in our own words.
-"""
+"""Our implementation of the Multi-Cluster Services API: requirements of its conformance suite, and cases that
+the suite leaves open. docs/links.md lists the tests that represent requirements."""
 
 import asyncio
 import datetime
@@ -61,7 +59,7 @@ def ports(found: Raw) -> list[tuple[str, int, str]]:
 
 
 def clusters_of(found: Raw) -> list[Raw]:
-    """Those that a ServiceImport tells of, none as long as it has no status."""
+    """Return the clusters in a ServiceImport's status, none without a status."""
     clusters: list[Raw] = (found.get("status") or {}).get("clusters") or []
     return clusters
 
@@ -227,7 +225,7 @@ async def test_only_labels_and_annotations_that_are_exported_come_along(hello: E
 
 
 async def test_slices_say_which_service_they_are_of_and_from_where(hello: Exported, pair: Pair) -> None:
-    """Their endpoints are those of the cluster that exports, whatever number of port pods have there."""
+    """Their endpoints are those of the exporting cluster, even if pods have another port number there."""
     for client, port in ((pair.here, 8080), (pair.there, 9090)):
         await hello.deploy(client, ports=[{**PORTS[0], "targetPort": port}])
         await hello.run(client)
@@ -305,7 +303,7 @@ async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_service_that_is_not_exported_has_nothing_to_answer_with_anywhere(hello: Exported, pair: Pair) -> None:
-    """Neither an address nor an import, of which names under `clusterset.local` would be made."""
+    """It gets neither an address nor an import, which DNS under `clusterset.local` is derived from."""
     for client in hello.clients:
         await hello.deploy(client)
         await hello.deploy(client, name="other")

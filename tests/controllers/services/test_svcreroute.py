@@ -81,7 +81,7 @@ async def test_a_service_that_names_a_driver_goes_by_that_and_not_by_its_targets
 
 
 async def back(pair: Pair, links: Links) -> None:
-    """The selector is its user's, and slices tell of what that selects."""
+    """Wait until the Service has its user's selector, and slices list the endpoint in the target."""
     await links.annotate(network_driver="mcs")
     await selects(pair, MINE)
 
@@ -93,7 +93,7 @@ async def back(pair: Pair, links: Links) -> None:
 
 
 async def tell(pair: Pair) -> None:
-    """The endpoint there, as the driver endpointslices does."""
+    """Write the endpoint of the target, as the driver `endpointslices` does."""
     service = await pair.here.get(SERVICES, "web", pair.namespace)
     owner = {"apiVersion": "v1", "kind": "Service", "name": "web", "uid": service["metadata"]["uid"]}
     labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_GLOBAL: "true"}

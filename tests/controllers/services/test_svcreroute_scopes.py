@@ -1,4 +1,4 @@
-"""For which namespaces there are Targets, without looking through all of them."""
+"""Namespaces that have Targets, found without iterating over all Targets."""
 
 import json
 

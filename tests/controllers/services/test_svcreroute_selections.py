@@ -1,4 +1,4 @@
-"""Which Services select which proxy pods: change by change the same as looked up anew."""
+"""Proxy pods that Services select: incremental updates yield the same as a full lookup."""
 
 from typing import Any, cast
 
@@ -29,7 +29,7 @@ class Proxies(Informer):
         self._count = 0
 
     def show(self, name: str, labels: dict[str, str] | None) -> None:
-        """A pod has these labels, or is gone."""
+        """Set the labels of a pod; None deletes it."""
         self._count += 1
         metadata: dict[str, Any] = {"name": name, "namespace": "ns", "resourceVersion": str(self._count)}
         if labels is None:

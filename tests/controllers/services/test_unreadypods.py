@@ -39,7 +39,7 @@ STATUS: dict[int, Raw] = {
 
 
 class Place:
-    """A target behind a relay with two proxy pods that run, of which the Service `web` selects one."""
+    """A target behind a relay with two running proxy pods; the Service `web` selects one of them."""
 
     def __init__(self, client: Client, namespace: str, relay: Relay, target: Target) -> None:
         self.client, self.namespace, self.relay, self.target = client, namespace, relay, target
