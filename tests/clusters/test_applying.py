@@ -229,7 +229,7 @@ async def test_what_is_to_be_kept_stays_and_is_found_and_some_of_it_is_deleted_a
         pass
     assert await stage.applier().there(lambda place: True) == {(where, "settings")}
     await gone(lambda: stage.get(SECRETS, "db"))
-    # What is not kept goes.
+    # Objects that are not kept are deleted.
     assert await stage.apply(config_map(where), secret(where)) == []
     assert await stage.apply(config_map(where)) == []
     await gone(lambda: stage.get(SECRETS, "db"))

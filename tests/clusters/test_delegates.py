@@ -81,7 +81,7 @@ async def test_a_delegate_is_found_by_the_name_of_its_chaperon_with_the_rights_o
         assert await asked.is_there(eu, pod, None)
         await client.delete(PODS, OURS, namespace, grace=0)
         assert not await asked.is_there(eu, pod, departure)
-        # What may not be read by name is not tried again at every look.
+        # A read that is forbidden by name is not retried at every check.
         by_name = pods(relay, lambda path: path.endswith(OURS))
         assert (by_name, pods(relay)) == ((5, 5) if rights == "all" else (1, 6))
 
@@ -111,7 +111,7 @@ async def test_a_pod_that_merely_has_the_name_or_was_orphaned_on_purpose_is_no_d
         asked, pod = Delegates(), proxy(namespace)
         holder = await delegate(client, namespace, OURS, "uid-another")
         assert not await asked.is_there(eu, pod, None)
-        # One whose labels somebody has taken away is known by its owner.
+        # A delegate whose labels were removed is identified by its owner.
         assert await asked.is_there(eu, pod, Departure(OURS, holder["metadata"]["uid"], ended=False, at=0.0))
         orphaned = {"metadata": {"labels": {names.LABEL_PARENT_UID: UID}, "ownerReferences": None}}
         await client.patch(PODS, OURS, orphaned, namespace)

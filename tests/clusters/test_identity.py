@@ -162,7 +162,7 @@ async def test_a_source_learns_it_from_the_summary_and_otherwise_where_it_may_re
     connection: Connection, weak: Connection, tell: Any, uid: str
 ) -> None:
     assert await uid_told(connection) == uid
-    # A right that was just given may take a moment.
+    # A new right may take a moment to apply.
     await until(lambda: nothing_told(weak))
     await tell(None)
     assert await uid_told(connection) == uid

@@ -25,7 +25,7 @@ async def test_rooms_are_told_of_a_target_once_it_is_known_to_be_the_right_clust
         later: list[str] = []
         targets.on_attach(lambda target: later.append(target.title))
         assert (told, later) == (["attach"], ["eu"])
-        # Its replacement may lead to another cluster.
+        # Its replacement may point to another cluster.
         await targets.connect(("team", "eu"), NOWHERE, "2")
         assert (told, later) == (["attach", "detach"], ["eu"])
 

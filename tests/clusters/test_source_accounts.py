@@ -29,12 +29,12 @@ def test_an_account_belongs_to_the_sources_that_name_it() -> None:
     accounts.update(None, wide)
     assert accounts.source_of("team", "cd") == "Source team/one"
     assert accounts.source_of("other", "cd") == ""
-    # The Source names another one: the account is still that of the ClusterSource.
+    # The Source names another account: this one still belongs to the ClusterSource.
     accounts.update(first, source("one", serviceAccountName="eu"))
     assert accounts.source_of("team", "cd") == "ClusterSource wide"
     assert accounts.source_of("team", "eu") == "Source team/one"
     assert set(changed) == {"team"}
-    # Its bindings go a moment after a Source.
+    # Its bindings are deleted shortly after the Source.
     accounts.update(wide, None)
     now[0] = LINGER_SECONDS - 1
     assert accounts.source_of("team", "cd") == "ClusterSource wide"

@@ -79,7 +79,7 @@ async def _deps(
         interval=settings.get("probe_interval", 0.5),
         timeout=2.0,
         agent_interval=settings.get("agent_interval", 15.0),
-        # On a busy machine answers may take a while.
+        # On a busy machine responses may be late.
         slow=settings.get("slow_target", 5.0),
     )
     targets = Targets(local, clock, probing, supervisor)

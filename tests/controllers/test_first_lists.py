@@ -243,7 +243,7 @@ async def test_no_foreign_address_is_published_while_summaries_are_missing_or_fl
         await client.patch(CLUSTER_SUMMARIES, names.SUMMARY_NAME, {"metadata": {"annotations": annotations}})
 
     async with scene.watched():
-        # A flaw elsewhere hides no networks, also from an agent that has never seen them.
+        # A fault in another field hides no networks, even from an agent that has not seen them before.
         await annotate(**flaw)
         await scene.agent()
         for text in ('{"pods":["nonsense"]}', "{", None):

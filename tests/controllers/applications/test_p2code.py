@@ -266,7 +266,7 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         for reason in ("SchedulingInProgress", "PlacementDecisionReady", "SchedulingSuccessful"):
             await stage.heard("Normal", reason)
 
-        # Another claim asked for: one bundle moves, the other is not touched.
+        # The user requests another claim for one bundle: it moves, and the other one stays.
         api = await stage.get(DEPLOYMENTS, "api")
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
         await stage.become("SchedulingSuccessful", web="us", api="us")
@@ -278,7 +278,7 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         assert moved["metadata"]["uid"] == web["metadata"]["uid"]
         assert moved["spec"] == web["spec"]
 
-        # A cluster says something else of itself, without an edit.
+        # The cluster's claim changes, without an edit of the application.
         await stage.region("us", "ap")
         await stage.region("eu", "us")
         await stage.become("SchedulingSuccessful", web="eu", api="eu")
@@ -288,7 +288,7 @@ async def test_an_application_is_placed_applied_moved_and_deleted(pair: Pair, st
         await stage.region("us", "us")
         await stage.become("SchedulingSuccessful", web="us", api="us")
 
-        # What belongs to nothing any more goes.
+        # Objects that no longer belong to the application are deleted.
         await stage.edit(lambda spec: (spec["manifests"].pop(1), spec["workloadAnnotations"].pop(1)))
         await stage.become("SchedulingSuccessful", web="us")
         await gone(functools.partial(stage.get, DEPLOYMENTS, "api"))
@@ -333,7 +333,7 @@ async def test_one_cluster_for_everything_follows_the_annotation_and_each_change
             f"p2code.target.managedClusterSet={stage.namespace}",
             f"p2code.target.cluster={stage.hub.name(short)}",
         ]
-        # By an agent of its own, for the same event is told once in a minute.
+        # An agent of its own, since the recorder repeats an event at most once a minute.
         async with at_work(pair):
             if number == 1:
                 await stage.create(stage.objects("web"), common=common)
@@ -374,7 +374,7 @@ async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage)
 
 async def test_the_example_of_the_docs_is_served_as_it_is_written(pair: Pair, stage: Stage) -> None:
     (block,) = blocks(DOCS / "p2code.md", "yaml")
-    # Only what it is called is ours: sets belong to the whole cluster.
+    # Only the name is replaced: ManagedClusterSets are cluster-scoped.
     text = block.text.replace("shop", stage.namespace).replace("=edge", f"={stage.namespace}")
     psm = yaml.safe_load(text)
     async with at_work(pair):
@@ -393,7 +393,7 @@ async def test_one_of_the_same_name_waits_for_nobody_to_collect_what_the_one_bef
     async with at_work(pair):
         before = await stage.create(stage.objects("web"), web="eu")
         await stage.become("SchedulingSuccessful", web="eu")
-    # Deleted by somebody who takes the finalizer off while the agent is away, and made anew at once.
+    # A user removes the finalizer, deletes the object and recreates it while no agent runs.
     without: Raw = {"metadata": {"finalizers": None}}
     await stage.client.patch(SCHEDULING_MANIFESTS, "shop", without, stage.namespace)
     await stage.client.delete(DEPLOYMENTS, "web", stage.namespace)
@@ -420,7 +420,7 @@ async def test_nothing_is_applied_before_everything_fits(pair: Pair, stage: Stag
         assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
         await stage.client.patch(NODES, stage.node("us"), {"spec": {"unschedulable": None}})
         await stage.become("SchedulingSuccessful", web="eu", api="us")
-        # What is there stays, whatever becomes of the target; also when it has been wrong meanwhile.
+        # Applied objects stay, whatever happens to the target, even after a temporary mistake.
         await stage.client.patch(NODES, stage.node("us"), {"spec": {"unschedulable": True}})
         await stage.edit(lambda spec: spec["globalAnnotations"].append("color=red"))
         await stage.become("Misconfigured", "UnsupportedAnnotation")
@@ -472,7 +472,7 @@ async def test_pods_that_nobody_moves_are_told_until_they_are_where_they_should_
         await stage.told("CannotMove", "MovesOff", words)
         await stage.become("SchedulingSuccessful", web="us", api="eu")
 
-        # As a restart has it: the next one may go to the other target alone, and that is what ends it.
+        # As in a restart: the next pod may run in the other target only, which ends the state.
         await stage.client.delete(PODS, name, stage.namespace, grace=0)
         new = await until(functools.partial(_another, stage, name))
         choice = deps.choices.of(await until(functools.partial(_known, deps, new)))
@@ -482,7 +482,7 @@ async def test_pods_that_nobody_moves_are_told_until_they_are_where_they_should_
         await stage.bind(new, "us")
         await stage.told("CannotMove")
 
-        # Or the decision comes back to where the pods are.
+        # The decision returns to the cluster of the pods.
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=eu"]))
         await stage.told("CannotMove", "MovesOff", words.replace(name, new["metadata"]["name"]))
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
@@ -547,7 +547,7 @@ async def test_callers_in_another_namespace_are_linked_by_the_rights_of_the_acco
         await client.patch(SCHEDULING_MANIFESTS, "shop", {"metadata": {"labels": {"again": ""}}}, stage.namespace)
         link = await until(functools.partial(stage.get, SERVICE_LINKS, "front-" + other + "-shop"))
         assert link["spec"] == {"service": "front", "ports": [80], "to": [{"cluster": cluster, "namespace": other}]}
-        # It goes with the call.
+        # The link is deleted with the call.
         await stage.edit(lambda spec: spec["manifests"][-1]["spec"]["template"]["spec"]["containers"][0].pop("env"))
         await gone(functools.partial(stage.get, SERVICE_LINKS, link["metadata"]["name"]))
         await client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
@@ -614,7 +614,7 @@ async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_n
         web = await stage.get(DEPLOYMENTS, "web")
         image = web["spec"]["template"]["spec"]["containers"][0]["image"]
         await client.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 1}}, where, sub="scale")
-        # So long others wait to be put right.
+        # By then any other change would have been reverted.
         await asyncio.sleep(touched_seconds + 1)
         assert (await stage.get(DEPLOYMENTS, "web"))["spec"]["replicas"] == 1
         other = {"spec": {"template": {"spec": {"containers": [{"name": "main", "image": "else"}]}}}}
@@ -626,7 +626,7 @@ async def test_what_somebody_writes_into_a_workload_is_put_right_soon_once_but_n
 
         await until(right)
 
-        # Who does it again is not fought.
+        # The agent does not revert a change that the user repeats.
         await client.patch(DEPLOYMENTS, "web", other, where, style="strategic")
         await asyncio.sleep(touched_seconds + 1)
         assert not await right()
@@ -677,7 +677,7 @@ async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage, tmp_
         Relay.started(load(str(pair.clusters[0].kubeconfig))) as relay,
         at_work(pair, P2CodeController, cluster=_behind(relay, pair, tmp_path)),
     ):
-        # Another one is done meanwhile, so the first has been looked at.
+        # Another application is finished meanwhile, which proves that the first was reconciled.
         other = [
             {**each, "metadata": {**each["metadata"], "name": f"other-{n}"}}
             for n, each in enumerate(stage.objects("x"))
@@ -687,7 +687,7 @@ async def test_after_a_restart_nothing_is_written(pair: Pair, stage: Stage, tmp_
         await stage.become("SchedulingSuccessful", name="second", **{"other-0": "us"})
         assert await stage.get(SCHEDULING_MANIFESTS, "shop") == before
         assert [await _version(stage, kind, name) for kind, name in WRITTEN] == versions
-        # Not even what changes nothing was sent.
+        # No request was sent that would change nothing.
         sent = {path.partition("?")[0].rpartition("/")[2] for method, path in relay.requests if method != "GET"}
         assert "other-0" in sent
         assert not sent & {"shop", *(name for _, name in WRITTEN)}
@@ -806,7 +806,7 @@ async def test_what_is_wrong_is_told_and_a_binding_that_is_missing_is_waited_for
         await stage.become("SchedulingSuccessful", web="eu")
         await stage.edit(lambda spec: spec["globalAnnotations"].append("color=red"))
         await stage.become("Misconfigured", "UnsupportedAnnotation")
-        # What runs is left as it is.
+        # Running workloads are unchanged.
         assert await stage.targets() == {"web": "to-eu"}
     async with at_work(pair, placement="off"):
         await stage.edit(lambda spec: spec["globalAnnotations"].pop())

@@ -399,5 +399,5 @@ def test_a_service_that_is_there_without_the_application_is_called_too(
     usual = {"placements": placements, "decisions": DECIDED, "calls": calls, "links": lambda service: rows}
     plan = decide(view(calling, live=live, **usual))
     assert (links_of(plan), plan.finish) == (told, finish)
-    # Without such a Service, nothing is said.
+    # Without such a Service, the link has no message.
     assert links_of(decide(view(calling, **usual)))[1] == ""

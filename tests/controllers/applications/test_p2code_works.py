@@ -95,10 +95,10 @@ async def test_bundles_are_manifest_works_which_move_once_they_are_ready_elsewhe
         assert [each["kind"] for each in web["spec"]["workload"]["manifests"]] == ["Deployment", "ConfigMap"]
         assert web["spec"]["workload"]["manifests"][0]["spec"] == manifests[0]["spec"]
         await stage.told("WorkloadsReady", "Ready", "ready: web 2 of 2, api 2 of 2")
-        # Nothing is applied here, and nothing is written again.
+        # No Deployment is created in the hub, and no object is written again.
         assert await stage.client.list(DEPLOYMENTS, stage.namespace) == []
 
-        # The new one is waited for before the former one goes; the other is not touched.
+        # The old ManifestWork is deleted once the new one is available; the other is unchanged.
         agents.ready["web"] = 0
         api = await work(stage, "us", "api-shop")
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
@@ -112,7 +112,7 @@ async def test_bundles_are_manifest_works_which_move_once_they_are_ready_elsewhe
         assert now["metadata"]["uid"] == api["metadata"]["uid"]
         assert now["metadata"]["generation"] == api["metadata"]["generation"]
 
-        # Whoever deletes one finds it made anew.
+        # A deleted ManifestWork is recreated.
         moved = await work(stage, "us", "web-shop")
         await stage.client.delete(MANIFEST_WORKS, "web-shop", stage.hub.name("us"))
 
@@ -123,7 +123,7 @@ async def test_bundles_are_manifest_works_which_move_once_they_are_ready_elsewhe
         await until(anew, forgiven=NotFound)
         await stage.become("SchedulingSuccessful", web="us", api="us")
 
-        # An agent that is away holds it up.
+        # A silent work agent delays the deletion.
         agents.silent.add(stage.hub.name("us"))
         await stage.client.delete(SCHEDULING_MANIFESTS, "shop", stage.namespace)
 
@@ -179,7 +179,7 @@ async def test_what_a_work_agent_and_what_the_api_server_refuses_is_told(
         told = await message(stage, "SchedulingFailed")
         assert f'User "system:serviceaccount:{stage.namespace}:p2code" cannot' in told
         assert "bind the account to the ClusterRole flotilla-p2code-works in the namespace of the cluster" in told
-        # What runs stays.
+        # Running workloads stay.
         assert await works(stage) == {"eu/web-shop"}
 
 
@@ -220,6 +220,6 @@ async def test_where_there_is_no_hub_it_says_so_until_there_is_one(pair: Pair, s
         assert told.startswith("ManifestWorks cannot be read (")
         assert "set the annotation multicluster/distribution to elect" in told
         await install(stage.client)
-        # The namespace of the cluster is not there yet.
+        # The cluster's namespace does not exist yet.
         await stage.become("SchedulingFailed", "ManifestWorkFailed", web="eu")
     await unserved(stage.client, MANIFEST_WORKS)

@@ -149,7 +149,7 @@ def test_a_bundle_that_moves_is_kept_where_it_is_until_it_is_ready() -> None:
     assert works(hub=starting).keep == {("us", "web-shop")}
     ready = hub(former, there(HERE["web"]), there(HERE["api"]))
     assert works(hub=ready).keep == set()
-    # What is on its way is waited for when all of it is deleted.
+    # Deletion of the application waits for terminating ManifestWorks.
     going = hub(there(made(web="us")["web"], going=True), there(HERE["web"]), there(HERE["api"]))
     assert works(hub=going).keep == {("us", "web-shop")}
 

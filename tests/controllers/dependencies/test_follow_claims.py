@@ -215,7 +215,7 @@ async def test_whoever_makes_the_claim_again_in_time_and_says_where_its_data_are
 
 async def test_a_claim_made_again_after_it_was_forgotten_does_not_begin_empty_by_itself(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    # The lease as a backup has it: renewed before the claim was made in the target.
+    # The lease as restored from a backup: renewed before the claim was created in the target.
     renewed = micro_stamp(SystemClock().now() - timedelta(minutes=10))
     spec = {"holderIdentity": "one", "leaseDurationSeconds": 1, "renewTime": renewed}
     await pair.here.create(LEASES, {"metadata": {"name": "leader"}, "spec": spec}, pair.namespace)

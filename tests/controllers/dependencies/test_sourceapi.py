@@ -66,7 +66,7 @@ async def test_a_target_that_does_not_answer_holds_up_no_other(pair: Pair) -> No
 
     async with Relay.started(pair.connection) as relay, pair.at_work(SourceApiController):
         assert pair.deps is not None
-        # What waits for an answer waits for longer than this test.
+        # Requests without a response outlast this test.
         pair.deps.local.client.session.timeout = 600.0
         await pair.connect("dark", relay.connection)
         relay.freeze(is_post)
@@ -140,7 +140,7 @@ async def test_the_account_of_a_source_has_no_tokens_in_targets(pair: Pair, monk
         assert "have the pod name another service account" in events[0]["message"]
         await pair.deps.prerequisites.ensure(asks, target)
         assert await pair.no_copy(SECRETS, name)
-        # The account counts for a while after its Source.
+        # The account counts for a while after its Source was deleted.
         await pair.here.delete(SOURCES, "other", pair.namespace)
         await pair.copy(SECRETS, name)
         await pair.end("web")

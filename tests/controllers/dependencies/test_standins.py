@@ -231,7 +231,7 @@ async def test_a_claim_that_grows_has_grown_once_its_volume_has(pair: Pair) -> N
             more = {"spec": {"resources": {"requests": {"storage": "2Gi"}}}}
             await pair.here.patch(CLAIMS, "data", more, pair.namespace)
             await pair.copy(CLAIMS, "data", lambda copy: copy["spec"]["resources"]["requests"]["storage"] == "2Gi")
-            # What a resizer does there.
+            # The test plays the external resizer of the target.
             capacity = {"capacity": {"storage": "2Gi"}}
             await pair.there.patch(PERSISTENT_VOLUMES, pair.namespace, {"spec": capacity})
             await pair.there.patch(CLAIMS, "data", {"status": capacity}, pair.namespace, sub="status")

@@ -127,7 +127,7 @@ async def test_a_target_that_is_cut_off_stops_what_is_fenced_and_its_source_then
         for each in delegates.values():
             await pair.gone(CHAPERONS, each)
         await gone(lambda: pair.here.get(PODS, "web", pair.namespace))
-        # Nothing is left of a fence that nobody needs.
+        # The Lease of an unused fence is deleted.
         await pair.gone(LEASES, lease_name(pair, target))
 
 
@@ -185,7 +185,7 @@ async def test_a_lease_gets_a_longer_term_once_no_pod_bears_a_note_of_the_shorte
                 notes.append(new.annotations.get(fencing.ANNOTATION_KEPT))
 
         stop = pair.deps.proxies.informer.subscribe(changed)
-        # As if --fence-after had been shorter until now.
+        # As if --fence-after had been shorter before.
         shorter = {"spec": {"leaseDurationSeconds": TERM - 1}}
         await pair.there.patch(LEASES, lease_name(pair, target), shorter, pair.namespace)
 
@@ -261,7 +261,7 @@ async def test_targets_that_do_not_answer_hold_up_no_lease_of_another(
         Relay.started(pair.connection) as relay,
         running(pair.clusters[0], *FENCES, fence_after=float(TERM), fence_margin=2.0) as pair.deps,
     ):
-        # What waits for an answer waits for longer than this test.
+        # Requests without a response outlast this test.
         pair.deps.local.client.session.timeout = 600.0
         connections = {"eu": pair.connection, **dict.fromkeys(dark, relay.connection)}
         async with connected(pair.deps, pair.here, pair.namespace, **connections) as targets:

@@ -173,7 +173,7 @@ def test_of_those_that_are_marked_none_goes_before_the_first_may() -> None:
     assert adopted(MARKED, second, N, replace(silent, name="web-m", uid="m", replaces="p")) == ["o"]
     assert adopted(MARKED, second, silent, other) == []
     assert adopted(MARKED, replace(second, rank=0), silent, other) == []
-    # The owner has adopted the first already, and is about to delete what that replaces.
+    # The owner has already adopted the first replacement, and is about to delete the replaced pod.
     assert adopted(MARKED, second, replace(N, owned=True, selected=True, replaces=""), other) == ["p"]
 
 

@@ -51,17 +51,17 @@ class World:
             if each.pod.deleting:
                 del self.members[name]
         started = [each for each in self.members.values() if self.serves(each) and each.age >= STARTS]
-        # Members that need a quorum are made all at once (Parallel).
+        # Members that need a quorum are created all at once (podManagementPolicy Parallel).
         quorum = self.ordered or len(started) > self.replicas // 2
         for each in self.members.values():
-            # What a lost target said last of its pods stays.
+            # The last status of a lost target's pods stays.
             if each.target not in self.lost:
                 each.pod = replace(each.pod, available=quorum and each in started)
         for ordinal in range(self.replicas):
             found = self.members.get(f"db-{ordinal}")
             if found is None:
                 self.make(f"db-{ordinal}", self.random.choice(("us", "asia")))
-            # For the controller a pod that was Ready is Ready.
+            # The StatefulSet controller trusts a pod's last Ready condition.
             if self.ordered and not self.members[f"db-{ordinal}"].pod.available:
                 return
 

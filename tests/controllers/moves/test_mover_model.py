@@ -60,7 +60,7 @@ class World:
         pod = replace(pod, available=False, **fields)
         self.pods[pod.name] = Version(pod, target or self.wanted)
 
-    # What others do ------------------------------------------------------------------------------------------------
+    # Other actors --------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
         """Time goes by: pods are placed, become ready, end; the ReplicaSet does its work."""
@@ -149,7 +149,7 @@ class World:
             case _:
                 pass
 
-    # What the mover does -------------------------------------------------------------------------------------------
+    # The mover ------------------------------------------------------------------------------------------------------
 
     def view(self) -> list[Pod]:
         """Return the pods as a mover reads them."""
@@ -170,7 +170,7 @@ class World:
         """Run one pass of a mover, possibly on a stale view, possibly killed before any of its writes."""
         owner, pods, versions = self.random.choice(views) if self.trouble else views[-1]
         if self.written(pods) != self.written(self.view()):
-            # A leader knows its own writes, and asks the API server for those of the one before.
+            # A leader has its own writes cached, and reads those of its predecessor from the API server.
             owner, pods, versions = views[-1]
         plan = decide(owner, pods)
         away = any(pod.owned and pod.lives and pod.cause for pod in pods)
@@ -224,7 +224,7 @@ class World:
         self.put(each, **fields)
         return True
 
-    # What must hold ------------------------------------------------------------------------------------------------
+    # Invariants ----------------------------------------------------------------------------------------------------
 
     def hold_true(self) -> None:
         """Assert the limits: never too many pods, and never too few available ones, unless another actor caused

@@ -75,7 +75,7 @@ def test_without_room_nothing_goes() -> None:
     assert together("a", three(), lambda: "too little") == Together("NoRoom", "too little")
 
 
-# Room for all ---------------------------------------------------------------------------------------------------------
+# Capacity for all -----------------------------------------------------------------------------------------------------
 
 
 def packing(name: str, *cpus: int, closed: bool = False, told: bool = True) -> Packing:
@@ -151,7 +151,7 @@ def test_why_there_is_no_room_is_told() -> None:
     assert said == "there is room for 2 of the 3 pods of its group that have to go at once (ap: cordoned)"
 
 
-# What is done ---------------------------------------------------------------------------------------------------------
+# Decisions ------------------------------------------------------------------------------------------------------------
 
 
 def decided(said: Together, way: Any = "evict", **owner: Any) -> list[Any]:

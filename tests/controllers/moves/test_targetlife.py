@@ -66,7 +66,7 @@ async def taints(pair: Pair, name: str) -> set[str]:
 
 
 async def test_it_is_lost_comes_back_and_is_stable_after_a_while(pair: Pair) -> None:
-    # Terms of less than 10 s are for tests.
+    # Only tests use terms of less than 10 s.
     async with at_work(pair, failover_after=1.0, stable_after=1.0) as relay:
         relay.cut()
         await condition(pair.here, pair.namespace, "there", "Lost", "True", "NoAnswer")
@@ -142,7 +142,7 @@ async def test_when_all_are_away_nothing_is_lost_unless_a_person_says_so(pair: P
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_the_time_in_which_failover_was_held_does_not_count(pair: Pair) -> None:
     async with at_work(pair, failover_after=4.0) as relay:
-        # It is told after five seconds, when the term would be over.
+        # The condition is set after five seconds, when the term would be over.
         await hold(pair, relay)
         await annotate(pair.here, pair.namespace, "here", lost=None)
         await condition(pair.here, pair.namespace, "there", "FailoverHeld", "False")

@@ -48,7 +48,7 @@ async def _placements(pair: Pair) -> AsyncIterator[None]:
     """The definitions in the source, which may stay; nothing else does."""
     await install(pair.here)
     with contextlib.suppress(NotFound):
-        # A patch would keep amounts of the tests before.
+        # A patch would keep amounts of earlier tests.
         await pair.there.delete(CLUSTER_SUMMARIES, SUMMARY_NAME)
     await told(pair, cpu="4")
     yield
@@ -196,7 +196,7 @@ async def test_taints_follow_its_state_and_nothing_is_written_while_that_stays(p
         await says(pair, name, name)
         await rewrite(pair.here, pair.namespace, name, kubeconfig(pair.clusters[1]))
         before = await cluster(pair, name, lambda found: available("True")(found) and tainted("maintenance")(found))
-        # What comes after is read after: nothing has been written for what came before.
+        # Events arrive in order: once this change is handled, the earlier ones were, without a write.
         await pair.here.patch(TARGETS, name, {"metadata": {"annotations": {"note": "x"}}}, pair.namespace)
         await told(pair, '{"gpu":"true"}', cpu="4")
         after = await cluster(pair, name, lambda found: claims(found).get("gpu") == "true")

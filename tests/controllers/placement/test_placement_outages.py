@@ -78,7 +78,7 @@ async def test_a_loss_of_the_own_link_changes_no_decision_until_a_person_does_no
         await cluster(pair, name, lambda found: available("Unknown")(found) and unreachable("NoSelectIfNew")(found))
     await rewrite(pair.here, pair.namespace, other, kubeconfig(pair.clusters[joined[other]]))
     await cluster(pair, other, available("True"))
-    # What is decided for a Placement that is made now has been evaluated with all of this.
+    # A decision for a new Placement proves that all earlier changes were evaluated.
     one = {"numberOfClusters": 1}
     await pair.here.create(PLACEMENTS, object_of(PLACEMENTS, "new", pair.namespace, spec=one))
 

@@ -150,7 +150,7 @@ async def test_scores_follow_what_prometheus_says(
         assert (await until(says(client, us, {"latency": 99})))["validUntil"]
         exporter.values[eu] = "300"
         await until(says(client, eu, {"latency": 100}))
-        # Its series ends, and with it its score.
+        # Its series ends, and its score with it.
         del exporter.values[eu]
         await until(says(client, eu, {}, "NoSeries"))
         await until(says(client, us, {"latency": 99}))
@@ -160,7 +160,7 @@ async def test_scores_follow_what_prometheus_says(
         await until(says(client, late, {"latency": 0}))
         await client.delete(MANAGED_CLUSTERS, late)
         await client.delete(NAMESPACES, late)
-        # Its namespace has gone without it.
+        # Its namespace is deleted while the ManagedCluster exists.
         await client.delete(NAMESPACES, us)
         await until(lambda: told(client, us, "ScoresBlocked"))
 
@@ -195,7 +195,7 @@ async def test_what_goes_wrong_is_told_and_disturbs_no_other_score(
                 assert words in broken["conditions"][0]["message"]
             await until(says(client, eu, {"latency": -50}))
             await until(lambda: queries("failed", "typo/typo") > failed)
-    # A Prometheus that is gone: what it said last has an end.
+    # Prometheus has stopped: its last scores expire.
     async with running(cluster, PrometheusScoresController, **wanted(found.url)):
         await until(says(client, eu, {}, "QueryFailed"))
 

@@ -113,7 +113,7 @@ async def test_scores_follow_what_the_target_tells(
 
         async def unmeasured() -> Raw | None:
             found = await scores(client, eu)
-            # What others have left in the summary may be told first.
+            # The summary may first contain values of other tests.
             return found if found and "cpuClusterIdle" not in names_of(found) else None
 
         first = await until(unmeasured, what="scores without what nobody measures") or {}
@@ -125,9 +125,9 @@ async def test_scores_follow_what_the_target_tells(
         assert first["validUntil"]
         found = await client.get(ADDON_PLACEMENT_SCORES, NAME, eu)
         assert found["metadata"]["labels"] == {OURS: "true"}
-        # What others have left in the summary may still be written.
+        # Values of other tests may still be written to the summary.
         before = await at_rest(writes)
-        # What the summary tells beside what is free is no matter.
+        # Fields of the summary other than free capacity have no effect.
         await client.patch(
             NODES, (await client.list(NODES))[0]["metadata"]["name"], {"metadata": {"labels": {"a": "b"}}}
         )
@@ -138,10 +138,10 @@ async def test_scores_follow_what_the_target_tells(
             return await value(client, eu, "cpuNodeAvailable") == 80
 
         await until(reached)
-        # A write is counted once it has been answered, and seen before.
+        # A write is visible before it is counted, on its response.
         await until(lambda: writes() > before)
         assert writes() == before + 1
-        # Somebody else has written into it.
+        # Another writer changes the scores.
         await client.patch(ADDON_PLACEMENT_SCORES, NAME, {"status": {"scores": []}}, eu, sub="status")
         await until(reached)
         status = (await client.get(TARGETS, "eu", namespace))["status"]
@@ -172,7 +172,7 @@ async def test_a_lost_target_has_no_scores_until_it_is_back(
         assert "validUntil" not in lost
         await connect(deps, cluster, namespace)
         await until(lambda: value(client, eu, "cpuNodeAvailable"))
-        # Nobody leads there any more.
+        # The Target no longer names the ManagedCluster.
         await lead(client, namespace, "")
         assert find_condition((await until(emptied) or {})["conditions"], "AddOnPlacementScoreUpdated") == {
             **told,
@@ -241,7 +241,7 @@ async def test_without_the_right_nothing_is_written_and_the_target_says_so(
         told = await condition(client, namespace, "eu", "UsageScores", "False", "Forbidden")
         assert "agent.placement.usageScores" in told["message"]
         await client.patch(CLUSTER_ROLES, namespace, {"rules": READS + TELLS + SCORES})
-        # The next change of what the target tells is enough, too.
+        # The next change of the target's summary is sufficient, too.
         await add_node(client, namespace, "90")
         await until(lambda: scores(client, eu))
 
@@ -249,7 +249,7 @@ async def test_without_the_right_nothing_is_written_and_the_target_says_so(
 async def test_a_target_that_does_not_tell_what_is_free_is_told_so(
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
-    # What an earlier agent has told of this cluster would be written first.
+    # Values of an earlier agent in the summary would be written first.
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, "singleton")
     async with running(cluster, *ROOMS, **WANTED, summary_detail="sums") as deps:
@@ -266,7 +266,7 @@ async def test_scores_are_written_where_placements_are_served_or_somebody_asks_f
         async with running(cluster, *ROOMS, **WANTED | settings) as deps:
             await connect(deps, cluster, namespace)
             await until(lambda: client.get(CLUSTER_SUMMARIES, "singleton"))
-            # A change that another room makes of it is there: this one has seen it, too.
+            # Another controller has stored the summary: this one has observed the same event.
             await until(lambda: deps.targets.get((namespace, "eu")).summary)  # type: ignore[union-attr]
             assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
     async with running(cluster, *ROOMS, **WANTED | {"usage_scores": "auto", "placement": "serve"}) as deps:

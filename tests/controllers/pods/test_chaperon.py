@@ -144,7 +144,7 @@ async def test_a_pod_that_cannot_be_created_for_a_while_is_told_and_the_refusal_
     monkeypatch.setattr(delegate_memory, "MOST_SECONDS", 0.3)
     async with running(cluster, Chaperon):
         async with dead_webhook(client, PODS, namespace) as webhook:
-            # Nobody schedules it, so that its own status says nothing of it.
+            # No scheduler handles it, so that its status stays empty.
             await client.create(CHAPERONS, chaperon("web", schedulerName="nobody"), namespace)
 
             async def refusal() -> dict[str, str]:

@@ -42,7 +42,7 @@ async def test_one_that_was_made_and_is_gone_while_no_agent_looked_is_missing_an
     cluster: Cluster, client: Client, namespace: str, policy: str
 ) -> None:
     async with running(cluster, Chaperon):
-        # Nothing is told of it: nobody schedules it.
+        # Its status stays empty, since no scheduler handles it.
         await client.create(CHAPERONS, chaperon("web", restartPolicy=policy, schedulerName="nobody"), namespace)
         await until(lambda: delegate(client, namespace))
         assert names.ANNOTATION_POD_MADE in await notes(client, namespace)
@@ -159,7 +159,7 @@ async def test_a_pod_that_is_there_is_not_said_to_be_missing_on_the_word_of_an_o
         await client.create(CHAPERONS, chaperon("web"), namespace)
         await status(client, namespace, "web", phase="Running")
         pods = deps.local.informer(PODS, labels=names.LABEL_PARENT_UID)
-        # What is left of a store whose process stood still while the pod was made.
+        # The cache of a process that was suspended while the pod was created.
         assert pods.store.remove((namespace, "web"))
         before = counted("GET", "200")
         await client.patch(CHAPERONS, "web", {"metadata": {"annotations": {"any": "change"}}}, namespace)

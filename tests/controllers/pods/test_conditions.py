@@ -111,7 +111,7 @@ async def test_a_writer_that_contradicts_the_target_for_ever_is_answered_with_ba
 
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(contradict(), QUARREL_SECONDS)
-        # What feedback finds, two answers at once, and two more after 1 s and 2 s.
+        # The feedback write, two immediate responses, and two more after 1 s and 2 s.
         assert 2 <= answers <= 5
 
 

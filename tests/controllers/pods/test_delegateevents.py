@@ -81,7 +81,7 @@ async def test_a_warning_is_told_once_with_target_and_node_also_by_the_next_agen
         (event,) = await until(one)
         assert event["message"] == "[me/n] cannot mount first"
         assert event["type"] == "Warning"
-        # The next agent knows nothing of what the first one has told.
+        # The next agent does not know which events the first one copied.
         async with running(cluster, DelegateEvents) as others:
             await others.targets.connect((namespace, "me"), None, "first")
             await warn(client, delegate, "second")

@@ -167,7 +167,7 @@ async def test_a_pod_goes_to_another_target_when_its_delegate_is_gone(pair: Pair
             names.ANNOTATION_ATTEMPTS: refused,
             **({names.ANNOTATION_CLAIM_UID: "gone"} if mode == "reserve" else {}),
         }
-        # The pod's UID is known first when it is there; until then nobody schedules it.
+        # The pod's UID is known only after creation; the gate prevents scheduling until then.
         manifest["spec"]["schedulingGates"] = [{"name": "flotilla.test/gate"}]
         pod = await pair.here.create(PODS, manifest)
         uid = pod["metadata"]["uid"]

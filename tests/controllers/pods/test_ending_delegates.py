@@ -58,7 +58,7 @@ async def endpoint(pair: Pair, name: str, **conditions: bool) -> bool:
 
 async def test_services_of_the_source_stop_routing_to_a_delegate_that_its_target_deletes(pair: Pair) -> None:
     async with at_work(pair) as target:
-        # As kube-proxy falls back to terminating endpoints, they have to stay ready to serve.
+        # kube-proxy falls back to terminating endpoints, which therefore have to stay `serving`.
         terminates = {"ready": False, "serving": True, "terminating": True}
         for kind, name in ((PODS, "served"), (CHAPERONS, "unowned")):
             found = await serving(pair, target, name)

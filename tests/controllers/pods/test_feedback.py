@@ -96,7 +96,7 @@ async def test_why_a_pod_is_evicted_survives_a_status_that_comes_home_at_that_mo
             later = await deps.proxies.bring_home((namespace, "web"), home_patch(now, delegate), status=True)
             return later.decode()
 
-        # Feedback itself may write between the two.
+        # The feedback controller may write between read and update.
         later = await until(brought, forgiven=Conflict)
         assert find_condition(later["status"]["conditions"], "DisruptionTarget")
 
@@ -231,11 +231,11 @@ async def test_what_is_an_orphan_by_an_old_store_is_asked_for_and_stays(
         chaperon = await under_way(client, namespace, targets)
         name = chaperon["metadata"]["name"]
         asked = questions()
-        # What is left of a store whose process stood still while the pod was made.
+        # The cache of a process that was suspended while the pod was created.
         proxies = deps.proxies.informer
 
         async def is_asked_for() -> bool:
-            # The event of its last write may come only now, and put it back.
+            # The event of its last write may arrive only now, and restore the entry.
             proxies.store.remove((namespace, "web"))
             change = {"metadata": {"annotations": {"any": str(time.monotonic())}}}
             await client.patch(CHAPERONS, name, change, namespace)
@@ -244,7 +244,7 @@ async def test_what_is_an_orphan_by_an_old_store_is_asked_for_and_stays(
         await until(is_asked_for)
         await pod_where(client, namespace, "web", phase="Running")
         assert [each["metadata"]["uid"] for each in await chaperons(client, namespace)] == [chaperon["metadata"]["uid"]]
-        # The next word of the pod puts the store right.
+        # The next event of the pod corrects the cache.
         await client.patch(PODS, "web", {"metadata": {"annotations": {"any": "change"}}}, namespace)
         await client.delete(PODS, "web", namespace)
         await gone(lambda: client.get(PODS, "web", namespace))
@@ -272,14 +272,15 @@ async def test_a_target_full_of_orphans_that_it_does_not_let_go_keeps_no_pod_wai
             narrow as hostile,
             connected(deps, client, namespace, me=None, hostile=Connection(hostile.server)) as targets,
         ):
-            # Not how many have been asked to go: those at work wait for ten seconds each, more on a busy machine, and
-            # all the while there are more of them.
+            # Not the number of requested deletions: each worker waits ten seconds, longer on a busy machine, and
+            # the queue grows meanwhile.
             await until(lambda: are_stuck(hostile), 60)
             pod = elected("web", namespace)
-            # Else it may be claimed by the hostile one, and stays so: that says neither yes nor no to its chaperon.
+            # Otherwise the hostile target may get the claim permanently: it neither accepts nor rejects its
+            # chaperon.
             pod["metadata"]["annotations"][names.SHORT_PREFIX + TARGETS] = "me"
             await create(client, pod, [targets["me"]])
-            # On a busy machine the process that is asked for hundreds of orphans is late with everything.
+            # On a busy machine the process that is queried for hundreds of orphans delays everything.
             await pod_where(client, namespace, "web", seconds=60, phase="Running", node=targets["me"].node_name)
             await client.delete(PODS, "web", namespace)
             await gone(lambda: client.get(PODS, "web", namespace))
@@ -370,7 +371,7 @@ async def test_work_that_was_done_while_the_link_was_down_is_done_though_its_del
         relay.mend()
         proxy = await pod_where(client, namespace, "web", phase="Succeeded")
         assert proxy["status"]["containerStatuses"][0]["state"]["terminated"]["exitCode"] == 0
-        # Whatever is to be done about it has been when the next pod has come and gone.
+        # The pod was reconciled once the next pod has been created and deleted.
         await create(client, elected("later", namespace), [targets["eu"]])
         await pod_where(client, namespace, "later", phase="Running")
         await client.delete(PODS, "later", namespace)

@@ -538,7 +538,7 @@ def test_the_status_comes_home_without_annotations_that_do_not_fit_and_says_whic
     assert (condition["status"], condition["reason"]) == ("False", "LeftOut")
     assert "do not come home: No/Key At All, bigger: " in condition["message"]
 
-    # With that on the proxy pod there is nothing more to do, whatever else of the condition API servers write.
+    # With these fields on the proxy pod no write remains, whatever other fields API servers add.
     stored = [{**each, "lastTransitionTime": None} for each in patch["status"]["conditions"]]
     now = proxy(
         annotations={"mine": "x" * 80_000, "big": told["big"], "small": "1"}, status={**RUNNING, "conditions": stored}

@@ -176,7 +176,7 @@ async def test_a_resize_of_the_whole_pod_follows(cluster: Cluster, client: Clien
         larger = {"requests": {"cpu": "15m", "memory": "8Mi"}, "limits": {"cpu": "30m", "memory": "16Mi"}}
 
         async def resized() -> bool:
-            # Admission asks a cache of nodes, which the patch may not have reached.
+            # The admission plugin reads a cache of nodes, which may not have the patch yet.
             with contextlib.suppress(Forbidden, Invalid):
                 await both.change({"spec": {"resources": larger}}, sub="resize")
                 return True
@@ -242,7 +242,7 @@ async def test_a_change_that_the_target_refuses_is_told_on_the_pod_and_the_next_
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     async with pair(cluster, client, namespace) as both:
-        # Twice as much, with what is said of the change, is more than the annotations of a chaperon may take.
+        # Twice as much, plus the record of the change, exceeds the size limit of a chaperon's annotations.
         await both.change({"metadata": {"annotations": {"note": "x" * 150_000}}})
 
         async def told() -> bool:

@@ -58,7 +58,7 @@ async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await chaperon(pair, uid, await pair.pod("known"))
         backup = await back_up(two_clusters, "here")
-        # A leader that this backup knows may have worked until then, and creationTimestamps have whole seconds.
+        # A leader in this backup may have worked until then, and creationTimestamps have whole seconds.
         await asyncio.sleep(TIMES.duration + 2)
         for name in forgotten:
             await chaperon(pair, uid, await pair.pod(name))
@@ -67,12 +67,12 @@ async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_
         assert f"{FEW} of {FEW + 1} pod chaperons" in held["message"]
         assert {pod["metadata"]["name"] for pod in await pair.here.list(PODS, pair.namespace)} == {"known"}
         assert await parents(pair) == {"known", *forgotten}
-        # What somebody deletes meanwhile goes as always.
+        # A pod that a user deletes meanwhile is deleted as usual.
         await chaperon(pair, uid, await pair.pod("later"))
         await pair.here.delete(PODS, "later", pair.namespace)
         await gone(lambda: pair.here.get(PODS, "later", pair.namespace))
         assert await parents(pair) == {"known", *forgotten}
-        # What has its name again takes its place, as a pod of a StatefulSet.
+        # A new pod of the same name replaces it, as a pod of a StatefulSet does.
         await pair.pod("forgotten-0")
         forgotten.remove("forgotten-0")
 

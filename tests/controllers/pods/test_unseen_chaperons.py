@@ -175,7 +175,7 @@ async def test_a_claimed_pod_without_a_chaperon_is_asked_for_before_it_goes(
 async def test_a_chaperon_that_has_changed_since_it_was_judged_is_not_given_up(
     cluster: Cluster, client: Client, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # No agent answers here, but a ClusterSummary that another test has left may say so.
+    # No agent answers in this cluster, but another test's ClusterSummary may claim that one does.
     monkeypatch.setattr(chaperon_writer, "answers", lambda *asked: False)
     async with running(cluster, Feedback) as deps, connected(deps, client, namespace, eu=None) as targets:
         target = targets["eu"]
@@ -269,7 +269,7 @@ async def test_a_target_that_is_removed_waits_for_an_orphan_that_no_watch_has_sh
         relay.lose_reply = is_post
         pod = await send(client, namespace, "web")
         await until(lambda: chaperons(client, namespace))
-        # Somebody tears the pod away.
+        # A user removes the pod's finalizers.
         await client.patch(PODS, "web", {"metadata": {"finalizers": None}}, namespace)
         with contextlib.suppress(NotFound, Conflict):
             await client.delete(PODS, "web", namespace, uid=pod["metadata"]["uid"], grace=0)

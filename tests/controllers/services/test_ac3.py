@@ -93,7 +93,7 @@ class Networks:
             specs = [each["spec"] for each in found]
             return found if sorted(specs, key=str) == sorted(wanted, key=str) else None
 
-        # An empty list is an answer, too.
+        # An empty list is a valid result.
         return await until(probe) or [] if wanted else []
 
     async def shared(self, service: str, *, shared: bool) -> None:
@@ -177,7 +177,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
 
     made = await networks.create(
         networks.link(services=[{"name": "backend", "port": 8080}]),
-        # What is wrong with one, or is away, delays no other.
+        # A faulty link, or one without a Service, does not delay the others.
         networks.link(services=[{"name": "later", "port": 80}]),
         networks.link(targetCluster="mars", services=[{"name": "backend", "port": 8080}]),
         networks.link(sourceNamespace="default", services=[{"name": "kubernetes", "port": 443}]),
@@ -199,7 +199,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         events = await pair.here.list(EVENTS, pair.namespace, fields="involvedObject.kind=MultiClusterNetwork")
         assert "Warning" in {each["type"] for each in events}
 
-        # Works: endpoints here, and a driver.
+        # Make it work: local endpoints, and a driver.
         one = networks.link(services=[{"name": "backend", "port": 8080}])
         await networks.change(one)
         await networks.linked(wish("backend", 8080))
@@ -210,7 +210,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         await one_is_ready(pair)
         await networks.says("True", "Ready")
 
-        # What is told already is not written again, and what is changed or deleted by others comes back.
+        # Unchanged status is not written again, and changes and deletions by users are reverted.
         versions = [await _version(networks), (await networks.linked(wish("backend", 8080)))[0]["metadata"]["name"]]
         for _ in range(3):
             await rooms[0].reconcile(("network", pair.namespace, "hello"))
@@ -225,7 +225,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         await networks.linked(wish("backend", 8080))
         await networks.says("True", "Ready")
 
-        # Another network that means the same Service keeps it shared.
+        # Another network with the same Service keeps it shared.
         await networks.create(networks.link(services=[{"name": "backend", "port": 9000}]), name="second")
         await networks.linked(wish("backend", 8080), wish("backend", 9000))
         await networks.end()
@@ -269,7 +269,7 @@ async def test_services_of_links_that_are_read_before_their_networks_are_shared(
         await networks.linked(wish("backend", 8080))
         await networks.shared("backend", shared=True)
         rooms[0]._networks.wanted(False)
-        # As one leaves it who ends between two writes.
+        # The state that an agent leaves if it ends between two writes.
         away = {"metadata": {"annotations": {"multicluster/global": None, SHARED_FOR: None}}}
         await pair.here.patch(SERVICES, "backend", away, pair.namespace)
         await asyncio.sleep(1.0)
@@ -292,7 +292,7 @@ async def test_applications_mean_the_services_that_select_their_pods(pair: Pair,
         await pair.here.patch(SERVICES, "more", selector, pair.namespace)
         await networks.linked(wish("backend"))
         await networks.shared("more", shared=False)
-        # A user's word counts more.
+        # The user's annotation has precedence.
         unwanted = {"metadata": {"annotations": {"multicluster/global": "false"}}}
         await pair.here.patch(SERVICES, "backend", unwanted, pair.namespace)
         await networks.says("False", "NoService", "not shared")
@@ -303,7 +303,7 @@ async def test_what_was_left_while_nobody_looked_is_taken_away(pair: Pair, netwo
     async with pair.at_work(AC3NetworkController, ServiceLinksController, GlobalServices, **ON):
         await networks.linked(wish("backend", 8080))
         await networks.shared("backend", shared=True)
-    # Somebody lets the network go without us, and writes a link of his own.
+    # A user removes the network's finalizer, and writes a link.
     await pair.here.patch(MULTI_CLUSTER_NETWORKS, "hello", {"metadata": {"finalizers": None}}, pair.namespace)
     await pair.here.delete(MULTI_CLUSTER_NETWORKS, "hello", pair.namespace)
     await pair.create(SERVICE_LINKS, "mine", spec={"service": "backend"})
@@ -333,9 +333,9 @@ async def test_a_cluster_that_is_cut_off_delays_no_network_of_others(pair: Pair,
                 **ON,
             ) as eu,
         ):
-            # What waits for an answer waits for longer than this test.
+            # Requests without a response outlast this test.
             eu.cluster.client.session.timeout = 600.0
-            # As long as it has not been noticed, and after that.
+            # Before the outage is detected, and after.
             for name in ("soon", "later"):
                 relay.freeze()
                 await networks.create(networks.link(services=services), name=f"dead-{name}")
@@ -379,7 +379,7 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
             await until(told)
             found = await networks.once(lambda found: bool(found.get("status")))
             assert found["status"] == {"previousLinks": made["spec"]["links"]}
-        # One that has just been started finds out that there is no room without writing that again.
+        # A new agent detects the conflict, and does not write it again.
         writes.clear()
         async with pair.at_work(networks_room, ServiceLinksController, **ON):
             await until(lambda: rooms[0]._said)

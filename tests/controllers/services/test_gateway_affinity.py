@@ -114,11 +114,11 @@ async def test_callers_stay_in_a_cluster_that_has_ready_endpoints_of_its_own(gat
         for client in clients:
             await led(client, pair.namespace, ready=True)
 
-        # Asked for by the Service, here and in its copy's cluster.
+        # Requested by the Service, locally and in the cluster of its copy.
         await links.annotate(affinity="local")
         for client in clients:
             await led(client, pair.namespace, ready=False)
-        # The last own endpoint goes, and is back: in that cluster alone.
+        # The last endpoint of one cluster becomes unready, and returns: only that cluster is affected.
         await become(pair, pair.there, conditions={"ready": False})
         await led(pair.there, pair.namespace, ready=True)
         await led(pair.here, pair.namespace, ready=False)
@@ -129,7 +129,7 @@ async def test_callers_stay_in_a_cluster_that_has_ready_endpoints_of_its_own(gat
         await links.offer(pair.there, "10.9.0.2")
         await led(pair.there, pair.namespace, ready=False)
 
-        # What a link says counts before what the Service does; others than `local` ask for nothing.
+        # The link's affinity has precedence over the Service's; values other than `local` have no effect.
         for affinity in ("remote", "none"):
             await links.change(affinity=affinity)
             for client in clients:
@@ -180,7 +180,7 @@ async def test_what_waits_waits_while_the_agent_is_away_and_afterwards(gateways:
         after = await led(here, namespace, ready=False)
         assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
-        # A proxy pod's endpoint is told by its own cluster, and one that mirrors another cluster's is not this one's.
+        # The source publishes a proxy pod's endpoint, and a mirrored endpoint belongs to another cluster.
         await become(pair, here, nodeName=node)
         await led(here, namespace, ready=True)
         mirror = {"labels": {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER}}

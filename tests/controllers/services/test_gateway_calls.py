@@ -70,7 +70,7 @@ async def test_peers_and_own_gateways_are_called_as_far_as_the_user_may_read(
         await until(lambda: mine.is_ready(f"{pair.namespace}/{theirs.uid}"), what="its gateway reaches the other one")
         assert await heard(pair.here, pair) == ({"eu": Verdict.ADMITTED, "": Verdict.UNASKED}, [])
 
-        # The other side has another CA for this cluster: it refuses.
+        # The remote gateway has another CA for this cluster: it refuses the connection.
         theirs.tell([_moved(peer(mine, ca=theirs.ca), pair.namespace)])
 
         async def refused() -> bool:

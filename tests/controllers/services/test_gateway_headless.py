@@ -145,18 +145,18 @@ async def test_each_host_is_called_by_its_own_address_through_both_gateways(join
         ports = {name: await port_of(pair.here, pair.namespace, each) for name, each in made.items()}
         for number, at in enumerate(pods):
             name = f"db-{number}"
-            # Under its address it has the port that the pod has.
+            # The Service of a host has the pod's port.
             assert [each["port"] for each in made[name]["spec"]["ports"]] == [int(at.rpartition(":")[2])]
             assert await ask(mine, ports[name], b"who is there") == name.encode()
         await link_says(pair, "Connected")
 
-        # The peer is cut off, and back: addresses stay.
+        # The peer is cut off, and returns: addresses stay.
         await gateways[1].stop("envoy")
         assert await become(pair.here, pair.namespace, db_0=False, db_1=False) == first
         await gateways[1].start_envoy()
         assert await become(pair.here, pair.namespace, db_0=True, db_1=True) == first
 
-        # A pod that is not ready keeps its address, one that is gone does not.
+        # An unready pod keeps its address, a deleted one does not.
         await host(pair, pair.there, "db-1", pods[1], ready=False)
         assert await become(pair.here, pair.namespace, db_0=True, db_1=False) == first
         await pair.there.delete(ENDPOINT_SLICES, "db-db-1", pair.namespace)
@@ -164,7 +164,7 @@ async def test_each_host_is_called_by_its_own_address_through_both_gateways(join
         assert list(await fronts(pair.here, pair.namespace)) == ["db-0"]
         assert await ask(mine, ports["db-0"], b"who is there") == b"db-0"
 
-        # A Service that somebody has deleted is made again.
+        # A Service that a user deletes is recreated.
         await pair.here.delete(SERVICES, made["db-0"]["metadata"]["name"], pair.namespace)
 
         async def again() -> bool:
@@ -202,7 +202,7 @@ async def test_where_callers_have_not_switched_it_on_their_gatewaypeer_and_the_l
         async def told() -> bool:
             (peer,) = await pair.there.list(GATEWAY_PEERS, pair.namespace)
             found = find_condition((peer.get("status") or {}).get("conditions"), "Programmed") or {}
-            # Other Services of the peer are none the worse for it.
+            # Other Services of the peer are unaffected.
             return found.get("status") == "True" and wanted in found.get("message", "")
 
         await until(told, what="the GatewayPeer names the flag")

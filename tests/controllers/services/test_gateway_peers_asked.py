@@ -128,7 +128,7 @@ async def test_endpoints_that_change_are_looked_at_for_their_cluster_alone(many:
     many.sharing._slices[NODE[2]].store.put(slice_of(3))
     others = {name(node) for node in ("", *NODE)} - {name(NODE[0])}
     assert peers(many, NODE[0], {name(NODE[2])}) == ({name(NODE[2]): [3]}, others - {name(NODE[2])})
-    # Of two Targets that lead to one cluster the first is told, whichever has changed.
+    # If two Targets point to one cluster, the first one's peer is used, whichever changes.
     many.sharing._slices[NODE[-2]].store.put(slice_of(2))
     for changed in NODE[-2:]:
         found, same = peers(many, NODE[0], {name(changed)})
@@ -155,7 +155,7 @@ async def test_a_cluster_counts_for_a_while_each_time_that_its_summary_names_no_
         assert not stays()
         target.told = had
         assert name in many.room._wanted(NODE[0], SPACE, None, {name})[0]
-    # What is missing, or where it is written, stays for as long as it takes.
+    # Peers stay while the summary of either target is unavailable.
     for node in (NODE[0], NODE[1]):
         many.targets[node].told = None
         assert stays()

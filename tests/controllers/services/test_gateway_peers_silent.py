@@ -86,7 +86,7 @@ async def test_a_cluster_that_does_not_answer_holds_up_no_other(pair: Pair) -> N
         running(pair.clusters[0], *own, *source, **settings) as deps,
     ):
         relay.freeze(is_post)
-        # What waits for an answer waits for longer than this test.
+        # Requests without a response outlast this test.
         deps.local.client.session.timeout = 600.0
         dark = await deps.targets.connect(("", name), relay.connection, "first")
         await until(lambda: dark.ready)

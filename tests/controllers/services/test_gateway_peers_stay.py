@@ -77,7 +77,7 @@ async def test_a_summary_that_is_deleted_and_written_again_deletes_no_gateway_pe
             uid = await uid_of(client)
             await client.delete(CLUSTER_SUMMARIES, names.SUMMARY_NAME)
             await asyncio.sleep(SETTLED_SECONDS)
-            # As the agent of that cluster writes it: at first without gateways.
+            # As the cluster's agent writes the summary: at first without gateways.
             await tell(client, uid, "")
             await asyncio.sleep(SETTLED_SECONDS)
             await gateway(client, "CA")
@@ -85,7 +85,7 @@ async def test_a_summary_that_is_deleted_and_written_again_deletes_no_gateway_pe
             await client.patch(CLUSTER_SUMMARIES, names.SUMMARY_NAME, body)
             await asyncio.sleep(SETTLED_SECONDS)
             await gateway(client, "CA")
-            # With other UIDs they would have been deleted meanwhile.
+            # If they had been deleted meanwhile, their UIDs would differ.
             assert await both(pair) == before
         await gateway(pair.there, None)
         await until(lambda: _none(pair), what="gateways that are gone for good are told no more")
@@ -100,7 +100,7 @@ async def test_a_gateway_peer_that_a_user_deletes_stays_away_for_a_while_and_is_
     async with pair.at_work(room, GlobalServices, gateway=True):
         _, there = await written(pair)
         (name,) = there
-        # Watches have told of it before it is deleted.
+        # Watches have to report the object before it is deleted.
         await asyncio.sleep(0.3)
         await pair.there.delete(GATEWAY_PEERS, name, pair.namespace)
         await asyncio.sleep(SETTLED_SECONDS)
@@ -114,7 +114,7 @@ async def test_a_gateway_peer_that_a_user_deletes_stays_away_for_a_while_and_is_
         assert event["involvedObject"]["name"] == "eu"
         again = await written(pair)
         assert again[1][name] != there[name]
-        # What this agent deletes itself and wants again comes back at once.
+        # A peer that this agent deletes itself and needs again is recreated at once.
         await pair.here.patch(
             SERVICES, "web", {"metadata": {"annotations": {"multicluster/global": None}}}, pair.namespace
         )

@@ -90,7 +90,7 @@ async def test_a_tenant_takes_its_quota_of_local_ports_and_nothing_for_services_
         served = await programmed(client, other, "Programmed")
         assert len(every_local(served)) == 1
 
-        # What the tenant has it keeps, in the same order, while another one of its GatewayPeers gets nothing.
+        # The tenant's other ports stay in the same order, while another of its GatewayPeers gets none.
         await peer(client, namespace, called[:1], TENANT, "us")
 
         async def refused() -> bool:
@@ -140,7 +140,7 @@ async def test_services_for_many_hosts_are_created_one_turn_after_the_other(
 async def test_a_large_gateway_peer_does_not_hold_up_the_agent(
     client: Client, cluster: Cluster, namespace: str
 ) -> None:
-    # For much larger ones an API server itself takes longer than a request may last.
+    # For much larger objects the API server itself exceeds the request timeout.
     ports = [{"port": 10_000 + number} for number in range(10)]
     ghosts = [{"name": f"g{number}", "ports": ports, "ready": 512} for number in range(2_000)]
     async with running(cluster, GatewaySlicesController):

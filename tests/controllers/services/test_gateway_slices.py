@@ -128,5 +128,5 @@ async def test_callers_leave_a_peer_that_is_gone_in_time_however_many_services_i
         began = asyncio.get_running_loop().time()
         await says(0)
         await until(lambda: are(False), what="callers are sent there no more")
-        # One after the other, the writes would take 12 s.
+        # Sequential writes would take 12 s.
         assert asyncio.get_running_loop().time() - began < SERVICES_SHARED * LATENCY_SECONDS / 2

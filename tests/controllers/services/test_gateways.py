@@ -87,7 +87,7 @@ async def pod_at(client: Client, namespace: str, name: str, address: str) -> Non
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
 
     async def has_it() -> bool:
-        # The node is played by kwok, which gives the pod an address of its own first.
+        # kwok plays the node, and first gives the pod an address of its own.
         found = (await client.get(PODS, name, namespace))["status"]
         if found.get("phase") == "Running" and found.get("podIP") != address:
             await client.patch(PODS, name, {"status": status}, namespace, sub="status")
@@ -266,7 +266,7 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         (service,) = (await pair.here.list(GATEWAY_PEERS, pair.namespace))[0]["status"]["services"]
         assert service["ports"] == [{"port": 80, "locals": [port]}]
 
-        # The peer is cut off: callers are led elsewhere, and back.
+        # The peer is cut off: traffic is routed elsewhere, and back.
         await gateways[1].stop("envoy")
         await led(pair.here, pair.namespace, ready=False)
         await says(pair, "PeerUnreachable")
@@ -274,14 +274,14 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         assert await led(pair.here, pair.namespace, ready=True) == port
         assert await ask(mine, port, b"hello") == b"hello"
 
-        # The own Envoy ends, whatever the kubelet has said of its pod yet.
+        # The local Envoy ends, whatever status the kubelet has reported for its pod.
         await gateways[0].stop("envoy")
         await led(pair.here, pair.namespace, ready=False)
         await gateways[0].start_envoy()
         assert await led(pair.here, pair.namespace, ready=True) == port
         assert await ask(mine, port, b"hello") == b"hello"
 
-        # A link that has only the other one's callers reach endpoints.
+        # A link that allows only callers of the other cluster.
         await pair.here.patch(SERVICE_LINKS, "web", {"spec": {"from": ["here"]}}, pair.namespace)
 
         async def narrowed() -> bool:
@@ -293,7 +293,7 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         await until(narrowed, what="gateways are told of one direction")
         await until(lambda: _none(pair.here, ENDPOINT_SLICES, pair.namespace), what="nothing leads there any more")
 
-        # A Service that nobody shares any more.
+        # The Service is no longer shared.
         nothing = {"metadata": {"annotations": {"multicluster/global": None}, "labels": {names.LABEL_GLOBAL: None}}}
         await pair.here.patch(SERVICES, "web", nothing, pair.namespace)
         for client in (pair.here, pair.there):
@@ -416,7 +416,7 @@ async def test_from_addresses_to_gateways_and_back_there_is_always_a_way(
             await become(mirrored | by_gateways, by_gateways)
             monkeypatch.setattr(handover, "KEEP_SECONDS", 8.0)
             await choose("endpointslices")
-            # Who calls gateways still goes on, and nobody is sent there any more.
+            # Existing callers of gateways continue, and no new traffic is routed to them.
             await become(by_gateways | mirrored, {GATEWAY_SLICE_MANAGER: False} | mirrored, mirrored)
         await until(lambda: _none(pair.here, GATEWAY_PEERS, pair.namespace))
         await until(lambda: _none(pair.there, GATEWAY_PEERS, pair.namespace))
@@ -512,7 +512,7 @@ async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
 
         await until(both, what="both CAs are told")
         second = await told() or {}
-    # Another leader, which has never seen the Secret that is gone, keeps trusting its CA.
+    # A new leader, which has never read the deleted Secret, continues to trust its CA.
     await pair.here.delete(SECRETS, GATEWAY_SECRET, HOME)
     async with running(pair.clusters[0], *EVERYWHERE, gateway=True, gateway_address=("gw.example.org:443",)):
 
@@ -521,7 +521,7 @@ async def test_a_new_ca_is_told_beside_the_old_one(pair: Pair) -> None:
             return now is not None and now["ca"] != second["ca"] and now["ca"].endswith(second["ca"])
 
         await until(still, what="the CA of the lost Secret is told, too")
-    # Without gateways nothing is told of them.
+    # Without gateways the summary does not mention them.
     async with running(pair.clusters[0], SummaryController):
 
         async def silent() -> bool:
@@ -552,11 +552,11 @@ async def test_services_of_others_are_left_alone(pair: Pair) -> None:
         assert "web (it is not shared by who has written this object)" in said["message"]
         made = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
         assert await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=made) == []
-        # As soon as it is a copy of that source's.
+        # As soon as the Service is a copy of that source.
         await pair.here.patch(SERVICES, "web", {"metadata": {"labels": labels}}, pair.namespace)
         port = await led(pair.here, pair.namespace, ready=False)
 
-        # One of its name that is made anew has another port: pods may still say that they listen at the old one.
+        # A recreated peer of the same name gets another port: pods may still report the old one.
         await pair.here.delete(GATEWAY_PEERS, "us", pair.namespace)
         await pair.create(
             GATEWAY_PEERS, "us", metadata={"labels": labels}, spec={"uid": "u", "ca": "c", "services": services}
@@ -612,7 +612,7 @@ async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_other
         await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42}])
         await hello.export(pair.there)
         await hello.imported(pair.here)
-        # API servers tell the age of objects in seconds.
+        # Creation timestamps have whole seconds.
         await asyncio.sleep(1.1)
         await hello.deploy(pair.here, ports=[{"name": "tcp", "port": 43}, {"name": "more", "port": 44}])
         await hello.export(pair.here)

@@ -95,14 +95,14 @@ async def test_one_peer_that_is_refused_keeps_no_other_from_being_written_and_is
             return about == {"eu"} and all("spec.ca: Too long" in each["message"] for each in said)
 
         await until(told, what="it is told of at the Target")
-        # What has changed goes on beside them, and what is in order again is written.
+        # Changed peers are written although another is refused, and so is the corrected one.
         rooms[0].peers["b"] = wanted(pair, "b", ca="new")
         rooms[0].queue.add(at)
         await until(lambda: has({"b": "new"}))
         rooms[0].peers[eu] = wanted(pair, eu)
         rooms[0].queue.add(at)
         await until(lambda: has({eu: "CA", "b": "new"}))
-        # One that is not wanted goes although another is refused.
+        # An unwanted peer is deleted although another one is refused.
         del rooms[0].peers["b"]
         rooms[0].queue.add(at)
         await until(lambda: has({eu: "CA"}))

@@ -114,14 +114,14 @@ async def test_udp_ports_are_called_as_tcp_ports_are_where_that_is_asked_for(joi
             wanted = [{"name": "web", "ports": [{"port": 53, "locals": [ports[protocol]]}]}]
             assert status[field] == wanted
 
-        # The peer is cut off: callers are led elsewhere, and back.
+        # The peer is cut off: traffic is routed elsewhere, and back.
         await gateways[1].stop("envoy")
         await led(pair.here, pair.namespace, TCP=False, UDP=False)
         await gateways[1].start_envoy()
         assert await led(pair.here, pair.namespace, TCP=True, UDP=True) == ports
         assert await answered(mine, ports["UDP"]) == b"udp hello"
 
-        # Where its UDP is not linked any more, TCP goes on.
+        # If UDP is no longer linked, TCP continues.
         await pair.here.patch(SERVICES, "web", {"spec": {"ports": [HTTP]}}, pair.namespace)
         assert await led(pair.here, pair.namespace, TCP=True) == {"TCP": ports["TCP"]}
         await until(lambda: _is_silent(mine, ports["UDP"]), what="the UDP port is closed")
@@ -207,7 +207,7 @@ async def test_a_target_whose_crd_is_older_goes_on_with_tcp_and_is_named(
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         await started(stack, pair, far, mine, theirs)
-        # The one here is told of UDP there, and finds nobody who takes it.
+        # The source's gateway is configured for UDP in the target, where none listens.
         ports = await led(pair.here, pair.namespace, TCP=True, UDP=False)
         assert await ask(mine, ports["TCP"], b"hello") == b"hello"
         (there,) = await pair.there.list(GATEWAY_PEERS, pair.namespace)

@@ -86,7 +86,7 @@ async def test_targets_of_other_namespaces_are_not_looked_at(pair: Pair) -> None
 async def test_a_target_that_does_not_answer_holds_up_no_other(pair: Pair) -> None:
     async with Relay.started(pair.connection) as relay, pair.at_work(GlobalServices):
         assert pair.deps is not None
-        # What waits for an answer waits for longer than this test.
+        # Requests without a response outlast this test.
         pair.deps.local.client.session.timeout = 600.0
         dark = await pair.connect("dark", relay.connection)
         relay.freeze(lambda method, path: method == "POST" and path.endswith("/services"))

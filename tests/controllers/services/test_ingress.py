@@ -57,7 +57,7 @@ async def test_an_ingress_takes_certificates_along_and_no_other_secret(pair: Pai
         await until(lambda: _said(pair, "second", 1))
         assert await pair.no_copy(SECRETS, "password")
         assert await pair.no_copy(SECRETS, "token")
-        # Whoever makes it again with the right type has it copied.
+        # A Secret that is recreated with the right type is copied.
         await pair.here.delete(SECRETS, "password", pair.namespace)
         await pair.create(SECRETS, "password", type="kubernetes.io/tls", data=TLS)
         await pair.copy(SECRETS, "password")

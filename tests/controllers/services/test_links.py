@@ -91,7 +91,7 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.once(lambda link: rows(link) == BOTH[1:])
         await links.mirrored(pair.here, [])
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http"])])
-        # Another object adds what it asks for.
+        # A second ServiceLink adds its request.
         await pair.create(SERVICE_LINKS, "more", spec={"service": "web", "to": [{"cluster": "local-cluster"}]})
         await links.mirrored(pair.here, [("10.2.0.1", True, HTTP_AND_ADMIN)])
         assert rows(await links.once(lambda link: bool(rows(link)), "more")) == BOTH[:1]
@@ -105,13 +105,13 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
         await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
         await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
-        # What callers have of their own is not what the link offers them.
+        # Endpoints in the callers' own cluster do not count as offered by the link.
         await links.change(**{"from": ["eu"]})
         await links.says("Ready", "False", "NoEndpoints", "ready in eu, which spec.from names")
         await links.change(**{"from": None})
         await links.says("Connected", "Unknown", "Unverified")
 
-        # Of two that differ in what only one can decide the first by name counts, and the other one says so.
+        # If two links conflict, the first by name has precedence, and the other one reports the conflict.
         await pair.create(SERVICE_LINKS, "also", spec={"service": "web", "driver": "none"})
         await links.change(driver="endpointslices")
         await links.says(
@@ -196,7 +196,7 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
         await links.once(lambda link: rows(link) == BOTH)
         relay.cut()
         cut = await links.once(lambda link: {row[3] for row in rows(link)} == {"TargetUnreachable"})
-        # Its callers are not told of anything; whether its endpoints are reached nobody knows.
+        # Its callers get no endpoints; whether its endpoints are reachable is unknown.
         ready = {row["cluster"]: row["ready"] for row in cut["status"]["clusters"]}
         assert ready == {"here": "Unknown", "eu": "False"}
         assert condition(cut, "Programmed")[:2] == ("False", "TargetUnreachable")

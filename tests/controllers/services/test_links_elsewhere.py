@@ -92,7 +92,7 @@ async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pa
         for service in (made, copy):
             assert "selector" not in service["spec"]
             assert [port["port"] for port in service["spec"]["ports"]] == [80]
-        # Those of the target itself, too; and nobody has asked for callers of this cluster.
+        # The target's own endpoints, too; the link does not include callers of the source.
         both = [("10.1.0.1", True, ["http"]), ("10.2.0.1", True, ["http"])]
         await links.mirrored(pair.there, both, there)
         await links.mirrored(pair.here, [], there)
@@ -117,7 +117,7 @@ async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pa
         await links.mirrored(pair.here, every, there)
         await pair.here.delete(SERVICE_LINKS, "home", pair.namespace)
         await found.gone(pair.here)
-        # Its own namespace is not concerned.
+        # Its own namespace is not affected.
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
 
 
@@ -150,7 +150,7 @@ async def test_one_stays_where_what_it_leads_to_is_not_shared_for_a_moment(
     async with elsewhere(pair) as found:
         await found.link("home", "web", ("local-cluster", found.namespace))
         made = await found.service(pair.here)
-        # Who replaces a Service brings it without our annotations.
+        # A replaced Service lacks our annotations.
         await found.links.annotate(**{"global": None})
         await asyncio.sleep(1.0)
         await found.links.annotate(**{"global": "true"})
@@ -181,7 +181,7 @@ async def test_what_others_have_made_in_a_namespace_is_not_touched(pair: Pair) -
         await found.service(pair.there)
         await links.once(lambda link: condition(link, "Programmed")[0] == "True", "for-b")
 
-        # A Service of the target's own is in the way of the copy.
+        # A Service of the target blocks the copy.
         await pair.here.delete(SERVICE_LINKS, "for-b", pair.namespace)
         await found.gone(pair.there)
         foreign = await pair.there.create(SERVICES, theirs, there)

@@ -40,7 +40,7 @@ async def at_work(pair: Pair, config: Path) -> AsyncIterator[None]:
     """The controller as a process of its own, with the kubectl of the sandbox."""
     programs = str(Path(pair.clusters[0].runner.plan.programs["kubectl"]).parent)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
-    # A session of its own, for it leaves a kubectl that watches.
+    # A session of its own, since it leaves a watching kubectl behind.
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", controller(), "here", str(config), env=environment, start_new_session=True
     )
@@ -115,7 +115,7 @@ async def test_another_controller_programs_a_link_and_says_so(
             await links.change(affinity=None)
             await links.says("Ready", "True", "Ready")
 
-        # Nobody has said anything of what the link asks for now.
+        # The external controller has not reported on the changed link yet.
         await links.change(**{"from": ["eu"]})
         await links.says("Ready", "False", "Pending", "generation")
         async with at_work(pair, config):
@@ -146,11 +146,11 @@ async def test_callers_in_another_namespace_are_led_to_the_routers_there(pair: P
         await routed(pair, pair.there, ["100.64.0.1"], found.namespace)
         link = await found.links.once(lambda link: rows(link)[0][3] == "Connected", "for-b")
         assert rows(link) == [(pair.namespace, ["here"], "external/sdwan", "Connected")]
-        # The Service's own namespace has those that the agent's own link asks for, and no others.
+        # The Service's own namespace has exactly the clusters of the agent's own link.
         await routed(pair, pair.there, ["100.64.0.1"])
         await routed(pair, pair.here, [])
 
-        # What a link asks for no more goes, and what another one asks for stays.
+        # Clusters that a link no longer requests are removed, and those of another link stay.
         await found.link("for-b-too", "web", (pair.namespace, found.namespace))
         await routed(pair, pair.there, ["100.64.0.1"] * 2, found.namespace)
         ours = {"spec": {"to": [{"cluster": pair.namespace}]}}
@@ -158,7 +158,7 @@ async def test_callers_in_another_namespace_are_led_to_the_routers_there(pair: P
         await routed(pair, pair.there, ["100.64.0.1"], found.namespace)
         await routed(pair, pair.there, ["100.64.0.1"] * 2)
 
-        # One that is gone has nobody told any more, and the others are looked at as before.
+        # The status of a deleted link is no longer written, and the others are handled as before.
         await pair.here.delete(SERVICE_LINKS, "for-b-too", pair.namespace)
         await routed(pair, pair.there, [], found.namespace)
         await pair.here.patch(SERVICE_LINKS, "for-b", {"spec": {"to": None}}, pair.namespace)

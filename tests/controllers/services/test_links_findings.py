@@ -120,7 +120,7 @@ async def test_one_answer_counts_for_all_looks_of_a_moment_and_is_renewed_after_
             assert (await offered(all, "us")).status == "True"
         assert driver.asked == ["us", "eu"]
         assert told.changed == [KEY, KEY]
-        # For looks that came after the answer there is another one.
+        # The answer was used meanwhile, so the driver is queried again when it expires.
         await asyncio.sleep(FRESH_SECONDS + 0.2)
         assert driver.asked == ["us", "eu", "us", "eu"]
         assert told.changed == [KEY, KEY], "it is the same"

@@ -43,7 +43,7 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
         await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
 
     async with installed((pair.here, pair.there), [(GATEWAYS, None)]), shared_with_eu(pair), summaries(pair):
-        # One for another cluster, and one that istiod does not look at.
+        # A Secret for another cluster, and one that istiod ignores.
         await remote_secret(pair.here, pair.namespace, "us", **marked)
         await remote_secret(pair.here, pair.namespace, "eu")
         async with pair.at_work(*ROOMS, **settings):
@@ -57,7 +57,7 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
             for client, address in both:
                 await links.mirrored(client, [(address, True, ["http", "admin"])])
 
-            # What works keeps its driver; once it is gone, the mesh is there.
+            # A working driver is kept; once it is removed, the mesh is chosen.
             body = {"metadata": {"labels": marked}}
             await pair.here.patch(SECRETS, "istio-remote-secret-eu", body, pair.namespace)
             await links.annotate(network_driver="istio")

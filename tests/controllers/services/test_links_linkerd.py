@@ -76,7 +76,7 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
         await links.mirrored(pair.here, [("10.2.0.1", True, ["http", "admin"])])
         await labelled(pair, pair.here, None, None)
 
-        # Named, without a Link: a row for each says which one is missing, and how to make it.
+        # The driver is named without a Link: each row reports which one is missing, and how to create it.
         await links.annotate(network_driver="linkerd")
         await labelled(pair, pair.here, "member", "federated")
         await labelled(pair, pair.there, "member", None)
@@ -97,12 +97,12 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
         found = await links.once(lambda link: condition(link, "Ready")[0] == "True")
         assert rows(found) == [("home", ["eu"], "linkerd", "Connected"), ("eu", ["home"], "linkerd", "Connected")]
         assert found["status"]["host"] == "web-federated"
-        # What is in line is looked at again and again, and not written.
+        # Correct objects are checked repeatedly, and not written.
         before = await at_rest(lambda: len(writes))
         await asyncio.sleep(2.0)
         assert len(writes) == before
 
-        # What a user has said of a Service stays, and what is ours goes with the driver.
+        # The user's labels stay on the Service, and ours are removed with the driver.
         await links.annotate(network_driver=None)
         await labelled(pair, pair.here, None, None)
         await labelled(pair, pair.there, None, None)
@@ -151,6 +151,6 @@ async def test_a_target_that_lets_nobody_look_at_links_is_told_of_all_the_same(p
         await links.offer(pair.here, "10.1.0.1")
         await links.says("Connected", "Unknown", "Unverified", "may not be looked at", "links")
         await links.says("Ready", "True", "Ready")
-        # What a Source has that allows `linkerd` is enough.
+        # The rights of a Source that allows `linkerd` suffice.
         await pair.there.patch(CLUSTER_ROLES, pair.namespace, {"rules": [*rules(EVERYTHING), agents]})
         await links.says("Connected", "False", "NoPath", "eu from home: it has no Link to home")

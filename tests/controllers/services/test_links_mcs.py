@@ -117,10 +117,10 @@ async def test_a_target_that_lets_nobody_look_at_imports_is_told_of_all_the_same
             nobody.setattr(findings, "ANSWER_SECONDS", 0.0)
             await links.offer(pair.here, "10.1.0.1")
             await links.once(lambda link: condition(link, "Programmed")[1] == "TargetUnreachable")
-            # An answer that counts a while longer is asked for again at its end; the one after that is what lasts.
+            # A cached answer is refreshed when it expires; the refreshed one then stays.
             await asyncio.sleep(2 * findings.FRESH_SECONDS)
         for client in (pair.here, pair.there):
             await mcs.says(client, **GOOD)
-        # Nobody has measured it, and nothing speaks against it.
+        # No measurement exists, and no evidence against the connection.
         await links.says("Connected", "Unknown", "Unverified", "may not be looked at", "serviceimports")
         await links.once(lambda link: condition(link, "Ready")[0] == "True")

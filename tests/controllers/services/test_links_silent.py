@@ -55,7 +55,7 @@ async def test_a_target_that_answers_nothing_delays_no_other_link(pair: Pair, mo
             told = await links.once(lambda link: len(rows(link)) == 1, service)
             assert rows(told)[0][:3] == ("eu", ["here"], "mcs")
 
-        # It looks alive, and answers nothing of this; what waits for an answer waits for longer than this test.
+        # Its API server is alive, but does not answer these requests, which outlast this test.
         eu.cluster.client.session.timeout = 600.0
         relay.freeze(of_exports)
         await asyncio.sleep(2.0)
@@ -69,7 +69,7 @@ async def test_a_target_that_answers_nothing_delays_no_other_link(pair: Pair, mo
 
         await until(link)
 
-        # Its Target says that it is not reached: nobody asks it.
+        # Its Target is not ready, so the drivers do not query it.
         relay.freeze()
         await until(lambda: not eu.ready)
         await links.once(lambda link: rows(link) == [("eu", ["here"], "mcs", "TargetUnreachable")], asked[0])
@@ -78,7 +78,7 @@ async def test_a_target_that_answers_nothing_delays_no_other_link(pair: Pair, mo
         assert condition(told, "Connected")[:2] == ("Unknown", "TargetUnreachable")
 
         def so_far() -> int:
-            # Whoever still waits for an answer could not ask again.
+            # Workers that still wait for a response could not send new requests.
             relay.break_streams()
             return sum(of_exports(*each) for each in relay.requests)
 

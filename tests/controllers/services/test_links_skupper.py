@@ -138,7 +138,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
             await listed(pair, client, LISTENERS, 2)
         await links.mirrored(pair.here, [])
 
-        # The first token comes too late: there is a second one.
+        # The first token expires, so a second one is created.
         await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
         await links.once(lambda link: "already exists in namespace" in condition(link, "Connected")[2])
         assert condition(await links.once(lambda link: True), "Connected")[1] == "Conflict"
@@ -191,7 +191,7 @@ async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) ->
 
         await says("NoSite", "here from eu", "eu from here")
         await pair.here.patch(NAMESPACES, pair.namespace, ASKED)
-        # What hinders one of two clusters hinders both ways.
+        # A fault in one of two clusters blocks both directions.
         granted = f"AccessGrant {grant_name(node_of(pair))}"
         await says("SkupperError", "here from eu", "eu from here", f"{granted}: Invalid duration")
         network.granting = {"Resolved": "Pending"}
@@ -224,7 +224,7 @@ async def test_what_keeps_a_cluster_out_is_told_in_skuppers_words(pair: Pair) ->
         assert message.count("Site flotilla: no router is ready") == 2
         network.sites = {}
         await links.once(reached)
-        # Somebody else's Listener was there first.
+        # A user's Listener existed first.
         await pair.create(LISTENERS, "a-first", spec=mine)
         await pair.here.delete(LISTENERS, "web-80-link", pair.namespace)
         await says("SkupperError", "here from eu: Listener web-80-link", "Listener a-first")
@@ -262,7 +262,7 @@ async def test_another_source_of_a_target_has_a_link_of_its_own(pair: Pair) -> N
     network = Skupper(pair.namespace, here=pair.here, eu=pair.there)
     name = grant_name(node_of(pair))
     async with chosen(pair, network) as links:
-        # As another source of an earlier version has left it: its grant is not here.
+        # The state that a source of an earlier version left: its grant is not in this cluster.
         spec = {"url": "https://10.0.0.2:9090/x", "code": "another's", "ca": "PEM"}
         token = named(SKUPPER_TOKENS, name, spec, **{"multicluster/skupper": ""})
         await pair.there.create(SKUPPER_TOKENS, token, pair.namespace)

@@ -52,21 +52,21 @@ async def test_links_that_may_not_be_read_any_more_narrow_as_before(
             await allow(groups)
 
             def withheld() -> bool:
-                # A watch that is open goes on: who begins one is asked.
+                # An open watch continues: API servers authorize a watch only when it begins.
                 watch = deps.service_links._watched._watch
                 if watch is not None and watch._informer is not None:
                     watch._informer.interrupt()
                 return not deps.service_links.served
 
             await until(withheld, what="links are not read any more")
-            # What was known of them counts for all that is written from now on.
+            # The cached links apply to all later writes.
             await links.annotate(network_driver="none")
             await links.mirrored(pair.here, [])
             await links.annotate(network_driver=None)
             await links.mirrored(pair.here, [("10.2.0.1", True, BOTH)])
             await links.mirrored(pair.there, [])
 
-            # What was changed meanwhile counts once they may be read again.
+            # Changes from meanwhile apply once the links are readable again.
             await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
             await links.mirrored(pair.there, [])
             await allow(links_too)

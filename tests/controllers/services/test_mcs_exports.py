@@ -70,14 +70,14 @@ async def test_what_somebody_deletes_of_an_export_or_changes_comes_back_and_a_lo
             before = await export_of(client, pair.namespace)
             await client.delete(SERVICE_EXPORTS, "web", pair.namespace)
             assert (await export_of(client, pair.namespace))["metadata"]["uid"] != before["metadata"]["uid"]
-        # Without its owner it would outlive the Service.
+        # Without its owner reference it would outlive the Service.
         await pair.there.patch(SERVICE_EXPORTS, "web", {"metadata": {"ownerReferences": None}}, pair.namespace)
         await export_of(pair.there, pair.namespace)
         await uninstalled(both, [str(SERVICE_EXPORTS)])
         async with installed(both, BOTH[:1]):
             for client in both:
                 await export_of(client, pair.namespace)
-            # As users may have it; and what they add to ours stays.
+            # A user adds a field to our export, and creates another export: both stay.
             await pair.there.patch(SERVICE_EXPORTS, "web", {"spec": {"exportedLabels": {"a": "1"}}}, pair.namespace)
             await by_hand(pair.here, pair.namespace, "api")
             await pair.create(SERVICES, "api", metadata=SHARED, spec={"ports": PORTS})
@@ -122,7 +122,7 @@ async def test_exports_of_an_agent_before_this_one_go_at_once_with_the_driver_an
             await links.shared_by("True", "MCS")
             for client in both:
                 await export_of(client, pair.namespace)
-            # Since exports were listed last.
+            # Created after exports were listed last.
             theirs += [await by_hand(client, pair.namespace, "late") for client in both]
             for name in ("api", "late"):
                 await pair.create(SERVICES, name, metadata=SHARED, spec={"ports": PORTS})
@@ -194,7 +194,7 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
         await said("True", "EndpointSlices")
         await name_driver(pair, "none")
         await said("True", "Off")
-        # The group alone is not enough.
+        # The API group alone does not select the driver.
         await name_driver(pair, None)
         await said("True", "EndpointSlices")
         await name_driver(pair, "mcs")
@@ -214,7 +214,7 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
             await links.once(lambda link: "no ServiceImport" in condition(link, "Ready")[2])
             await imported(pair, pair.here, "eu", "here")
             await imported(pair, pair.there, "eu")
-            # Of what an implementation calls like Targets it is known that it has not come.
+            # If the implementation names clusters like Targets, a cluster missing in its import is Pending.
             await links.once(
                 lambda link: rows(link) == [("here", ["eu"], "mcs", "Connected"), ("eu", ["here"], "mcs", "Pending")]
             )

@@ -91,7 +91,7 @@ async def test_a_service_keeps_its_selector_and_has_native_endpoints_and_a_copy(
         assert await slices(pair, ours=True) == [], "no endpoint is there twice"
         assert await pair.here.get(SERVICES, "web", pair.namespace) == before
 
-        # A plain pod that comes later gets traffic at once, and an elected one that leaves gets none.
+        # A plain pod that is created later gets traffic at once, and a deleted delegate gets none.
         plain = elected("plain", pair.namespace)
         del plain["metadata"]["annotations"]
         plain["metadata"]["labels"] = MINE
@@ -188,7 +188,7 @@ async def test_what_native_endpoints_would_break_has_the_selector_rewritten(
         ):
             await pair.create(SERVICE_LINKS, "web", spec=spec)
             await is_rewritten(pair)
-            # With ports alone, endpoints have to be told before.
+            # A link with ports alone delays the switch until endpoints are published.
             await selects(pair, switched)
             await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
             await native(pair)

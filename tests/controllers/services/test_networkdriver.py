@@ -117,7 +117,7 @@ async def test_the_driver_of_a_target_is_by_whose_pods_are_reached(pair: Pair) -
             assert "10.1.7.0/24" in await said("True", "EndpointSlices")
             await change(metadata={"annotations": {annotation: None}})
             await said("False", links.OVERLAP)
-            # Whichever driver is named, no address comes home from there.
+            # Whichever driver is named, no address of this target is copied to the source.
             for driver, state, reason in (
                 ("none", "True", "Off"),
                 ("external/sdwan", "True", "External"),
@@ -164,7 +164,7 @@ async def test_a_new_target_says_why_it_has_no_driver_and_publishes_no_address(p
         assert published(await pair.here.get(TARGETS, "eu", pair.namespace)).strange == links.UNTOLD
         async with summaries(pair):
             await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
-        # They are gone, and the verdict stands.
+        # The networks are removed from the summary, and the verdict stays.
         await asyncio.sleep(0.5)
         await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", "EndpointSlices")
 

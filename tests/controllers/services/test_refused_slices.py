@@ -54,7 +54,7 @@ async def test_a_cluster_that_refuses_slices_is_stuck_until_it_takes_them(pair: 
         refused = Reach(frozenset((LOCAL,)), frozenset((eu.node_name,)), stuck=frozenset((eu.node_name,)))
         await until(lambda: reach() == refused and refusals.has(eu.node_name, key))
         await pair.there.delete(RESOURCE_QUOTAS, "none", pair.namespace)
-        # Any change of the slices has them written again; otherwise that takes a minute.
+        # A change of any slice retries the write; otherwise the retry takes a minute.
         await pair.here.patch(ENDPOINT_SLICES, "web-own", {"metadata": {"labels": {"again": ""}}}, pair.namespace)
         await until(lambda: reach() == Reach(frozenset((LOCAL, eu.node_name))))
         await until(lambda: not refusals.has(eu.node_name, key))

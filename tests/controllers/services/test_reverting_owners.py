@@ -112,7 +112,7 @@ async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_
         await rewrites(pair, 15, MINE)
         assert len(writes) <= 2
         assert not is_native((await pair.here.get(SERVICES, "web", pair.namespace))["metadata"]["annotations"])
-        # It is shared all the same, and ceases to be when its last proxy pod has gone.
+        # The Service is shared nevertheless, until its last proxy pod has been deleted.
         await serves(pair, "10.2.0.1")
         copy = await pair.copy(SERVICES, "web", lambda copy: copy["metadata"]["annotations"].get("turn") == "14")
         assert copy["metadata"]["uid"] == uid
@@ -159,5 +159,5 @@ async def test_an_owner_that_rewrites_the_selector_every_moment_is_not_contradic
         await selects(pair, OURS)
         before = len(writes)
         await rewrites(pair, 20, *selectors)
-        # Of each kind, marks and selector, the second write for a cause is the last one without a pause.
+        # For each kind, marks and selector, the second write for a cause is the last one without a pause.
         assert len(writes) - before <= 4

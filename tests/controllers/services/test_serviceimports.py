@@ -166,7 +166,7 @@ async def test_of_exports_in_conflict_the_oldest_decides_and_all_are_told(
     await hello.deploy(pair.there)
     await hello.export(pair.there)
     before = (await hello.imported(pair.here))["spec"]
-    # API servers tell the age of objects in seconds.
+    # Creation timestamps have whole seconds.
     await asyncio.sleep(1.1)
     await hello.deploy(pair.here, **younger)
     await hello.export(pair.here)
@@ -176,7 +176,7 @@ async def test_of_exports_in_conflict_the_oldest_decides_and_all_are_told(
         assert "eu, the oldest export, has" in message
         assert (await hello.imported(client))["spec"]["type"] == "ClusterSetIP"
     assert (await hello.imported(pair.here))["spec"] == before
-    # What was younger is all that is left.
+    # Only the younger export is left.
     await hello.unexport(pair.there)
     want = {"PortConflict": "ClusterSetIP", "TypeConflict": "Headless"}[reason]
     for client in hello.clients:
@@ -219,7 +219,7 @@ async def test_only_labels_and_annotations_that_are_exported_come_along(hello: E
     for client in hello.clients:
         await hello.told(client, "Conflict", "True", "LabelsConflict,AnnotationsConflict")
     assert (await hello.imported(pair.here))["metadata"]["labels"]["a"] == "1"
-    # What the oldest exports no more goes.
+    # Labels that the oldest export no longer has are removed.
     await pair.there.patch(SERVICE_EXPORTS, NAME, {"spec": {"exportedLabels": None}}, pair.namespace)
     await hello.imported(pair.here, lambda found: "a" not in found["metadata"]["labels"])
 
@@ -346,7 +346,7 @@ async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, 
             await hello.imported(client, lambda found: clusters_of(found) == [{"cluster": "eu"}])
         before = (await hello.derived(pair.there))["metadata"]["resourceVersion"]
         await asyncio.sleep(NO_LONGER)
-        # Whichever Target asks, the derived Service is to be the same there.
+        # The derived Service must be the same for every Target.
         assert (await hello.derived(pair.there))["metadata"]["resourceVersion"] == before
         await hello.unexport(pair.there)
         for client in hello.clients:
@@ -367,7 +367,7 @@ async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: Non
         await asyncio.sleep(NO_LONGER)
         assert not await hello.is_imported(pair.here)
         assert "status" not in await pair.here.get(SERVICE_EXPORTS, NAME, pair.namespace)
-        # One that may not do so leaves it to this one.
+        # A source without that right leaves the work to the local agent.
         await pair.here.patch(SOURCES, "cd", {"spec": {"allow": ["services"]}}, pair.namespace)
         await hello.imported(pair.here)
         await hello.unexport(pair.here)
@@ -413,7 +413,7 @@ async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None,
             await hello.export(pair.here)
             await hello.deploy(pair.here, name="other")
             await hello.export(pair.here, name="other")
-            # Nothing holds up what the target takes no part in.
+            # Services that the target does not export are not delayed.
             await hello.told(pair.here, "Ready", "True", "Exported", name="other")
             await asyncio.sleep(NO_LONGER)
             assert (await hello.derived(pair.here))["metadata"]["uid"] == before["metadata"]["uid"]

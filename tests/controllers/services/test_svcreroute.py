@@ -27,10 +27,10 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
         in_eu(pair, network_driver="skupper") as links,
         pair.at_work(ServiceRerouteController, service_links=True, **ALWAYS),
     ):
-        # Nobody makes EndpointSlices of these addresses: routers lead there.
+        # No controller creates EndpointSlices of these addresses: routers serve them.
         await selects(pair, OURS)
         for driver, want in (
-            # Under the Service's own name they lead to its own cluster.
+            # Under the Service's own name they route to its own cluster.
             ("mcs", MINE),
             ("external/sdwan", OURS),
             ("linkerd", MINE),
@@ -43,7 +43,7 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
         await pair.here.delete(SERVICE_LINKS, "web", pair.namespace)
         await selects(pair, OURS)
 
-        # Gateways that do not lead there are waited for as long as anything else is for their sake.
+        # Unready gateways delay the switch by at most KEEP_SECONDS.
         monkeypatch.setattr(controller, "KEEP_SECONDS", 3600.0)
         await back(pair, links)
         await links.annotate(network_driver="gateway")
@@ -52,7 +52,7 @@ async def test_a_selector_waits_for_what_the_driver_of_the_service_tells(
         monkeypatch.setattr(controller, "KEEP_SECONDS", 0.0)
         await selects(pair, OURS)
 
-        # Endpoints are waited for until they are told.
+        # The switch waits until endpoints are published.
         await back(pair, links)
         await links.annotate(network_driver="endpointslices")
         await asyncio.sleep(2.0)

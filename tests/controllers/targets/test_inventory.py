@@ -99,7 +99,7 @@ async def test_claims_follow_where_they_may_be_created(
         await follow(client, namespace, ["serviceaccounts"])
         await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
         await follow(client, namespace, ["persistentvolumeclaims", "serviceaccounts"])
-        # Nothing tells of a right that is taken away.
+        # No watch reports that a right was revoked.
         await client.patch(ROLES, "source", {"rules": lists}, namespace)
         await follow(client, namespace, ["serviceaccounts"])
 

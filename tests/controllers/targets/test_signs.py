@@ -73,7 +73,7 @@ async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_th
     await an_agent(pair)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
     async with contextlib.AsyncExitStack() as stack:
-        # The copy of a cluster has its UID and all of its objects, as this second agent has.
+        # A cloned cluster has the UID and all objects of the original, as this second agent has.
         lease = await stack.enter_async_context(leading(pair, "one"))
         deps = await stack.enter_async_context(running(pair.clusters[0], *ROOMS, lease=lease, **OFTEN))
         await until(lambda: given(pair))
@@ -86,7 +86,7 @@ async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_th
             assert "1 of 1 pod chaperons" in held["message"]
             name = names.chaperon("theirs", "uid-theirs")
             assert "deletionTimestamp" not in (await pair.there.get(CHAPERONS, name, pair.namespace))["metadata"]
-        # The other one is no more.
+        # The other source has ended.
         await condition(pair.here, pair.namespace, "eu", "SourceUnique", "True")
         await gone(lambda: pair.there.get(CHAPERONS, name, pair.namespace))
 

@@ -43,7 +43,7 @@ from tests.waiting import allowed, gone, until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-# All that a source may have, and more; but it deletes no Leases, as no source does.
+# All rights of a source, and more; but like a source it cannot delete Leases.
 RIGHTS = [
     {"apiGroups": ["*"], "resources": ["*"], "verbs": ["get", "list", "watch", "create", "update", "patch"]},
     {"apiGroups": [CHAPERONS.group], "resources": ["*"], "verbs": ["delete"]},
@@ -172,7 +172,7 @@ async def test_the_policy_lets_each_account_give_its_own_signs_and_few_of_them(p
                 await thief.patch(LEASES, names.LEASE_SOURCES, {"metadata": body}, home)
         with pytest.raises(Forbidden, match="its signs of life only"):
             await thief.patch(LEASES, names.LEASE_SOURCES, {"spec": {"holderIdentity": "evil"}}, home)
-        # As many as it may: the victim goes on, whether there is a key for all or none is left.
+        # As many keys as allowed: the victim continues, whether or not a key is left.
         await annotate(thief, home, **{names.sign(f"u{i}", theirs.uid): own for i in range(OWN_AT_MOST)})
         await annotate(thief, home, **{names.sign("victim"): None})
         await annotate(thief, home, **{names.sign(f"u{i}"): shared for i in range(SHARED_AT_MOST)})
@@ -180,7 +180,7 @@ async def test_the_policy_lets_each_account_give_its_own_signs_and_few_of_them(p
         await give(victim, mine)
         lease = await pair.there.get(LEASES, names.LEASE_SOURCES, home)
         assert heartbeats.read(lease["metadata"]["annotations"])["victim"].seen == sign.seen
-        # An administrator may do anything.
+        # An administrator has all rights.
         await annotate(pair.there, home, **dict.fromkeys(lease["metadata"]["annotations"]))
 
 

@@ -52,7 +52,7 @@ def occupied(
         # A grace period of an hour is cut short.
         (occupied(pod(ends=3600)), ["web"], True),
         (occupied(pod(ends=-60)), [], True),
-        # The API server refuses its tokens by now: a node that is lost does not keep the account away for good.
+        # The API server rejects its tokens by now: a lost node does not delay the account forever.
         (occupied(pod(ends=-121)), [], False),
         (occupied(), [], False),
         (occupied(pod(), since=SINCE, another=True), ["web"], False),
@@ -60,7 +60,7 @@ def occupied(
         (occupied(pod(created=SINCE), since=SINCE, another=True), [], False),
         # An agent that has just been started cannot tell when the account was deleted: an upgrade keeps pods.
         (occupied(pod(), since=SINCE), [], False),
-        # A Source deletes no pods of another namespace, whose account its `userName` names.
+        # A Source deletes no pods of another namespace, even if `userName` names its account.
         (occupied(pod(), foreign=True), [], True),
         (occupied(pod(), since=SINCE, another=True, foreign=True), [], False),
     ],
@@ -119,7 +119,7 @@ def test_pods_of_other_namespaces_are_counted_and_not_named() -> None:
         (occupied(pod(delegate=False)), False),
         (occupied(pod(delegate=False), since=SINCE, another=True), False),
         (occupied(pod(), foreign=True), False),
-        # Not in the way.
+        # Not an obstacle.
         (occupied(pod(created=YOUNG, ends=10), since=SINCE), False),
     ],
 )
@@ -155,7 +155,7 @@ def test_a_pod_is_a_delegate_by_its_controller_alone() -> None:
     assert read() == pod("web", ends=0)._replace(uid="U")
     for other in ({**owner, "controller": False}, {**owner, "kind": "Job"}, {**owner, "apiVersion": "team.example/v1"}):
         assert not read(ownerReferences=[other]).is_delegate
-    # A source may take off labels of its delegates by live changes.
+    # A source may remove labels of its delegates by live changes.
     assert read(labels={}).is_delegate
     assert not read(ownerReferences=[]).is_delegate
 

@@ -63,7 +63,7 @@ async def test_heartbeats_are_not_written_home(cluster: Cluster, client: Client,
     name = f"{namespace}-beat"
     await client.create(NODES, node(name, "3"))
     await beat(client, name, "first")
-    # Until the node controller has heard that it is ready, it has a taint, which the summary follows.
+    # The node has a taint, which the summary includes, until the node controller observes that it is ready.
     await until(lambda: untainted(client, name))
     async with running(cluster, SummaryController) as deps:
         informer = deps.local.informer(NODES, labels="virtual-kubelet.io/provider!=admiralty")
@@ -73,7 +73,7 @@ async def test_heartbeats_are_not_written_home(cluster: Cluster, client: Client,
         for number in range(5):
             version = await beat(client, name, f"beat{number}")
         await until(lambda: seen(informer, name, version))
-        # A change that matters, made afterwards, is the next and only write.
+        # A relevant change that is made afterwards is the next and only write.
         await client.patch(NODES, name, {"metadata": {"labels": {f"{namespace}-second": "x"}}})
         await until(lambda: labelled(client, f"{namespace}-second"))
         assert await settled() == before + 1

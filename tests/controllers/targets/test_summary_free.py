@@ -160,7 +160,7 @@ async def test_what_does_not_change_what_is_free_is_not_written(
             await finish(client, namespace, "p", phase)
             version = (await client.get(PODS, "p", namespace))["metadata"]["resourceVersion"]
         await until(lambda: seen(deps, (namespace, "p"), version))
-        # A change that matters, made afterwards, is the next and only write.
+        # A relevant change that is made afterwards is the next and only write.
         await client.create(PODS, pod("q", name), namespace)
         await free(client, namespace, with_less(cpu="2", pods="108"))
         assert await settled() == before + 1
@@ -177,7 +177,7 @@ async def test_a_burst_of_pods_is_told_at_most_once_a_second(cluster: Cluster, c
     at_first = writes()
     async with running(cluster, SummaryController):
         await free(client, namespace, with_less())
-        # A write is counted once it has been answered, and seen before.
+        # A write is visible before it is counted, on its response.
         await until(lambda: writes() > at_first)
         before, started = writes(), time.monotonic()
         for number in range(100):

@@ -80,7 +80,7 @@ def asked() -> float:
 
 async def test_what_nodes_use_is_told_when_it_moves(cluster: Cluster, client: Client, namespace: str) -> None:
     name = f"{namespace}-busy"
-    # Large beside the others, of which nothing is measured.
+    # Larger than the other nodes, which have no measurements.
     await client.create(NODES, node(name, "1000"))
     others = sum(cores(each["status"]["allocatable"]) for each in await client.list(NODES)) - 1000
     async with running(cluster, SummaryController, **SOON), metrics_served(client):

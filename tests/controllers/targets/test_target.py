@@ -120,7 +120,7 @@ async def test_a_target_without_usable_credentials_says_so_and_others_work(
         (event,) = await until(lambda: events(client, namespace, "bad"))
         assert (event["type"], event["reason"]) == ("Warning", want_reason)
         await condition(client, namespace, "good", "Ready", "True")
-        # What was missing appears.
+        # The missing Secret is created.
         if data is None:
             await client.create(SECRETS, secret("bad", namespace, config=kubeconfig(cluster)))
         else:
@@ -151,7 +151,7 @@ async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
         assert "127.0.0.1:1" in found["message"]
         assert "object at" not in found["message"]
         before = (await client.get(TARGETS, "closed", namespace))["metadata"]["resourceVersion"]
-        # None of them was ever ready: nothing can run there, and they go at once.
+        # None of them was ever ready: no pod can run in them, and they are deleted at once.
         for name in ("wrong", "weak"):
             await client.delete(TARGETS, name, namespace)
             await gone(partial(client.get, TARGETS, name, namespace))
@@ -202,7 +202,7 @@ async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client
     async with running(cluster, *ROOMS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
-        # No agent runs there, which is found out a moment later.
+        # No agent runs in the target, which is detected a moment later.
         await condition(client, namespace, "c1", "AgentReady", "Unknown")
         await until(lambda: held(client, SECRETS, namespace, "c1"))
     before = await as_they_are(client, namespace)
@@ -244,7 +244,7 @@ async def test_a_target_being_removed_waits_until_it_is_drained(
         await until(lambda: terminating(client, namespace, "there"))
         await until(lambda: freed(client, namespace, "waiting", "c2"))
         await condition(client, namespace, "c1", "Drained", "False", "Draining")
-        # What feedback does once the delegate is gone.
+        # The test plays the feedback controller, once the delegate has been deleted.
         await client.patch(PODS, "there", {"metadata": {"finalizers": None}}, namespace)
         await gone(lambda: client.get(PODS, "there", namespace))
         assert await held(client, TARGETS, namespace, "c1")
@@ -272,7 +272,7 @@ async def test_a_pod_that_has_only_a_candidate_in_a_target_being_removed_is_not_
         assert (await client.get(PODS, "waiting", namespace))["metadata"]["finalizers"] == [
             finalizer(namespace, target) for target in ("c1", "c2")
         ]
-        # What the scheduler does as soon as the virtual node says that the target is being removed.
+        # The test plays the scheduler, as soon as the virtual node is marked for removal.
         await client.delete(CHAPERONS, "candidate", namespace)
         await gone(lambda: client.get(TARGETS, "c1", namespace))
         assert await freed(client, namespace, "waiting", "c2")

@@ -55,11 +55,11 @@ def test_a_cluster_is_noted_while_its_target_is_ready_and_tells_which_it_is() ->
 def test_a_cluster_is_written_once_and_again_when_it_is_another() -> None:
     recorded = Recorded()
     status = recorded.note(KEY, target(), connected("a"))
-    # Not before the write has succeeded.
+    # Only after the write has succeeded.
     assert recorded.note(KEY, target(), connected("a")) == status
     recorded.written(KEY, {"conditions": [], **status})
     assert recorded.note(KEY, target(cluster="a"), connected("a")) == {}
-    # The CRD does not know the field.
+    # The CRD lacks the field.
     assert recorded.note(KEY, target(), connected("a")) == {}
     assert recorded.note(KEY, target(cluster="a"), connected("b")) == {"clusterUID": "b"}
     assert recorded.note(KEY, target("t2"), connected("b")) == {"clusterUID": "b"}

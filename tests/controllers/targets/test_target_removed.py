@@ -51,7 +51,7 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
     ):
         await add(client, namespace, "c1", kubeconfig(cluster, server=relay.connection.server))
         await condition(client, namespace, "c1", "Ready", "True")
-        # Its claim has left the pod the finalizer of another target alone, which it runs in.
+        # Its claim has left only the finalizer of another target on the pod, the one that runs it.
         await client.create(TARGETS, target("c2", namespace))
         pod = await client.create(PODS, proxy("there", namespace, "c2", node=virtual_node(namespace, "c2")))
         await client.create(CHAPERONS, loser(pod, deps.cluster_uid))
@@ -78,7 +78,7 @@ async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_ag
         await until(lambda: held(client, SECRETS, namespace, "c1"))
     for kind in (SECRETS, TARGETS):
         await client.delete(kind, "c1", namespace)
-    # Deletions are stamped with whole seconds.
+    # deletionTimestamps have whole seconds.
     await asyncio.sleep(seconds + 1.0)
     async with running(cluster, *rooms, release_after=seconds):
         await gone(lambda: client.get(TARGETS, "c1", namespace))

@@ -70,7 +70,7 @@ async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
     first = await account(client, namespace, may_renew=True)
     began = claims(first)
     assert began is not None
-    # Due three seconds after it was made.
+    # Due three seconds after its creation.
     async with running(cluster, *ROOMS, token_renewal=3 / SECONDS) as deps:
         await add(client, namespace, "us", kubeconfig(cluster, user={"token": first}))
         await condition(client, namespace, "us", "Ready", "True")
@@ -118,7 +118,7 @@ async def test_a_token_that_cannot_be_renewed_says_so_until_it_can(
 
         assert len(await until(warned)) == 1
         await allow(client, namespace)
-        # It would be tried again after a minute, or when something changes.
+        # Otherwise the retry would follow after a minute, or on the next change.
         await client.patch(TARGETS, "us", {"metadata": {"annotations": {"a": "b"}}}, namespace)
         await condition(client, namespace, "us", "TokenRenewed", "True")
 

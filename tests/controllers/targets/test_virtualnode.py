@@ -197,7 +197,7 @@ async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, clien
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         await client.create(PODS, pod("stray", name, schedulerName="other"), namespace)
-    # Torn away while no agent runs.
+    # A user removes the finalizers while no agent runs.
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
     async with running(cluster, *ROOMS, OrphanFinalizersController):
@@ -269,7 +269,7 @@ async def test_a_pod_of_a_daemon_set_that_was_bound_while_its_node_went_goes_too
         reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "log", "uid": owner["metadata"]["uid"]}
         for pod_name, owners in (("log-1", [{**reference, "controller": True}]), ("bare", [])):
             manifest = pod(pod_name, name, schedulerName="default-scheduler")
-            # Of a pod that its selector does not match, a DaemonSet lets go.
+            # A DaemonSet releases a pod that its selector does not match.
             manifest["metadata"] |= {"ownerReferences": owners, "labels": {"app": "log"} if owners else {}}
             await client.create(PODS, manifest, namespace)
         await gone(lambda: client.get(PODS, "log-1", namespace))
@@ -329,7 +329,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
             return [(each["spec"].get("nodeName"), each["status"]["phase"]) for each in found] == [(name, phase)]
 
         await until(told)
-        # One room ends pods and answers for them, in the order in which they come.
+        # One controller ends pods in the order of their events.
         await client.create(PODS, pod("last", name), namespace)
         await client.delete(PODS, "last", namespace)
         await gone(lambda: client.get(PODS, "last", namespace))
@@ -367,7 +367,7 @@ async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
             await renewals(client, name, 2)
             before = refused()
             await renewals(client, name, 6)
-            # Two replicas that both wrote would refuse each other every time.
+            # Two writing replicas would cause a conflict every time.
             assert refused() - before < 6
         await renewals(client, name, 2)
 

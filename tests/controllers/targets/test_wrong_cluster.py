@@ -219,7 +219,7 @@ async def test_a_kubeconfig_of_another_cluster_lets_everything_be_until_the_righ
         (event,) = await until(lambda: events(pair, "us", "WrongCluster"))
         assert event["message"] == found["message"]
 
-        # What comes now goes nowhere, and says why.
+        # A new pod is not sent, and its message reports why.
         await pod(pair, "late")
         await waits_for(pair, "late", f"the kubeconfig leads to cluster {here}")
         now = await node(pair)
@@ -284,7 +284,7 @@ async def test_a_cluster_that_a_person_accepts_takes_the_others_place(pair: Pair
         left = await delegates(pair.there, pair.namespace)
         await swap(pair, 0)
         await ready(pair, "False", "WrongCluster")
-        # Not this one.
+        # Another cluster than this one.
         await accept(pair, "some-other-cluster")
         await pod(pair, "late")
         await waits_for(pair, "late", "the kubeconfig leads to cluster")
@@ -296,10 +296,10 @@ async def test_a_cluster_that_a_person_accepts_takes_the_others_place(pair: Pair
             await gone(lambda name=name: pair.here.get(PODS, name, pair.namespace))  # type: ignore[misc]
         assert await runs(pair, "late")
         await recorded(pair, here)
-        # Nobody can end them any more but the administrator of that cluster.
+        # Only the administrator of that cluster can delete them now.
         assert await delegates(pair.there, pair.namespace) == left
 
-        # From now on it is the first one that is another.
+        # From now on the first cluster is the wrong one.
         await swap(pair, 1)
         found = await ready(pair, "False", "WrongCluster")
         assert f"stands for cluster {here}" in found["message"]
@@ -347,7 +347,7 @@ async def test_what_a_target_was_joined_for_counts_from_the_beginning_and_a_lost
         await accept(pair, there)
         await ready(pair, "True")
         await recorded(pair, there)
-    # As it is after it was restored without its status, and without what people have added since.
+    # The Target as restored without its status, and without annotations that were added since.
     annotations = {names.SHORT_PREFIX + names.ACCEPT_CLUSTER: None}
     await pair.here.patch(TARGETS, "us", {"metadata": {"annotations": annotations}}, pair.namespace)
     await pair.here.patch(TARGETS, "us", {"status": None}, pair.namespace, sub="status")
