@@ -1,4 +1,4 @@
-"""Manifests applied by the rights of a service account, on a real API server behind a relay."""
+"""Manifests applied with the rights of a service account, on a real API server behind a relay."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -57,7 +57,7 @@ class Stage:
     discovery: Discovery
 
     def applier(self) -> Applier:
-        """As of a process that has just begun."""
+        """Return an applier as a new process creates it."""
         owner = self.owners.store.get((self.namespace, "owner"))
         assert owner is not None
         return Applier(self.owners, owner, "p2code", self.discovery)
@@ -102,7 +102,7 @@ async def staged(connection: Connection, client: Client, namespace: str, rules: 
 
 
 async def _has_rights(client: Client, namespace: str) -> bool:
-    """API servers learn of a binding by watching."""
+    """Return whether the API server has observed the binding, which it watches."""
     as_account = client.as_user(f"system:serviceaccount:{namespace}:p2code")
     try:
         await as_account.list(CONFIGMAPS, namespace)
@@ -252,7 +252,7 @@ async def test_an_application_is_applied_in_order_and_what_is_unchanged_writes_n
 
 
 async def _versions(stage: Stage, manifests: list[Raw]) -> dict[tuple[str, str], str]:
-    """Of all but those whose status controllers write meanwhile."""
+    """Return the versions of all objects, except for those whose controllers write their status meanwhile."""
     found = {}
     for each in manifests:
         kind = await stage.discovery.find(each["apiVersion"], each["kind"])

@@ -17,7 +17,7 @@ DB: Key = ("shop", "db")
 
 @contextlib.asynccontextmanager
 async def joined() -> AsyncIterator[tuple[Offline, Target]]:
-    """A cluster without objects, and its only target, which is itself."""
+    """Yield a cluster without objects, and its only target, which is the cluster itself."""
     async with offline(FencedPodController) as (cluster, _):
         yield cluster, await cluster.deps.targets.connect(("shop", "eu"), None, "first")
         await cluster.deps.targets.close()

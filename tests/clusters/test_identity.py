@@ -98,7 +98,7 @@ async def uid(client: Client) -> str:
 
 @pytest.fixture
 async def weak(connection: Connection, client: Client, namespace: str) -> AsyncIterator[Connection]:
-    """With the rights of a source, which may not read namespaces."""
+    """A connection with the rights of a source, which may not read namespaces."""
     account = {"metadata": {"name": "cd", "namespace": namespace}}
     await client.create(SERVICE_ACCOUNTS, account)
     answer = await client.create(SERVICE_ACCOUNTS, {**account, "spec": {}}, sub="token")

@@ -48,7 +48,7 @@ class Stage:
         return sum(UID in query for query in self.relay.queries)
 
     def looks(self) -> list[str]:
-        """Names of the pods that were asked for."""
+        """Return the names of the pods that were read."""
         return [path.rpartition("/")[2] for method, path in self.relay.requests if method == "GET" and "/pods/" in path]
 
 

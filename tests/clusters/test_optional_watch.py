@@ -1,4 +1,4 @@
-"""Kinds that may not be served, against a server that has its moods."""
+"""Kinds that may not be served, against a server with changing responses."""
 
 import asyncio
 from collections.abc import Callable
@@ -129,7 +129,7 @@ class Forbidding:
         return stream
 
     def forbid(self) -> None:
-        """As an API server does that is started again."""
+        """Forbid requests and end open watches, as an API server does on a restart."""
         self.forbids = True
         for ended in self._streams:
             ended.set()

@@ -36,13 +36,13 @@ def kinds(*plurals: str) -> dict[str, Any]:
 
 
 class Server:
-    """Answers by path; numbers are statuses."""
+    """Responses by path; numbers are HTTP statuses."""
 
     def __init__(self, answers: dict[str, dict[str, Any] | int]) -> None:
         self.answers = answers
         self.asked: list[str] = []
         self.ends = asyncio.Event()
-        """Of watches."""
+        """Ends the watches."""
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         if "watch" in request.query:

@@ -21,7 +21,7 @@ def test_nobody_else_reaches_behind_the_port_of_a_target() -> None:
 
 
 def _reaches(node: ast.Attribute) -> bool:
-    """Whether it is `target.cluster`, or `….cluster.client` and what else a cluster has to ask with."""
+    """Return whether the node is `target.cluster`, or another access to a cluster's client."""
     owner = node.value
     if node.attr == "cluster":
         return (owner.attr if isinstance(owner, ast.Attribute) else getattr(owner, "id", "")) in _OWNERS

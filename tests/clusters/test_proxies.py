@@ -24,7 +24,7 @@ OTHER = "example.com/hold"
 
 @pytest_asyncio.fixture
 async def proxies(cluster: SandboxCluster, client: Client) -> AsyncIterator[ProxyPods]:
-    """Closed before the client, so that the loop has time for it."""
+    """The proxy pods, closed before the client to give the event loop time."""
     local = Cluster(load(str(cluster.kubeconfig)), "local")
     try:
         yield ProxyPods(local)

@@ -21,7 +21,7 @@ class Clock:
 
 
 def shut(clock: Clock, namespace: str = "a") -> RefusalBackoff:
-    """A target that has refused enough pods."""
+    """Return the backoff of a target that has refused enough pods."""
     found = RefusalBackoff(clock)
     for number in range(ROW):
         found.refused(namespace, f"u{number}", "ServerError", "full")

@@ -1,4 +1,4 @@
-"""Services that select a pod: looked up for each pod, decoded once for each version of a Service."""
+"""Services that select a pod: a lookup for each pod decodes each version of a Service once."""
 
 import json
 from typing import Any

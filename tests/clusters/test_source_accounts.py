@@ -1,4 +1,4 @@
-"""Which accounts Sources name, as they change, and for a while after they were deleted."""
+"""Accounts that Sources name, as the Sources change, and for a while after their deletion."""
 
 import json
 from typing import Any

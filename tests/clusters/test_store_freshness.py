@@ -1,4 +1,4 @@
-"""A target whose link returns, on a real API server behind a relay: ready means that its store can be believed."""
+"""A target whose link returns, on a real API server behind a relay: its cache is current once it is ready."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

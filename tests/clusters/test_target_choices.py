@@ -31,7 +31,7 @@ def absorb(informer: Informer, **metadata: object) -> Object:
 
 @pytest_asyncio.fixture
 async def choices() -> AsyncIterator[tuple[TargetChoices, Cluster]]:
-    """Choices of a cluster that no API server stands behind."""
+    """The target choices of a cluster without an API server."""
     local = Cluster(Connection("http://127.0.0.1:1"), "local")
     async with Supervisor("test") as supervisor:
         targets = Targets(local, SystemClock(), Probing(), supervisor)
@@ -45,7 +45,7 @@ async def choices() -> AsyncIterator[tuple[TargetChoices, Cluster]]:
 
 
 def seconds(choices: TargetChoices, pod: Object) -> float:
-    """Return what a look takes, of several measurements the least."""
+    """Return the duration of a lookup in seconds, the minimum of several measurements."""
     measured = []
     for _ in range(20):
         began = time.perf_counter()

@@ -95,7 +95,7 @@ class Writing:
 
 @pytest_asyncio.fixture
 async def writing(cluster: SandboxCluster, client: Client) -> AsyncIterator[Writing]:
-    """Closed before the client, so that the loop has time for it."""
+    """A writer, closed before the client to give the event loop time."""
     local = Cluster(load(str(cluster.kubeconfig)), "local")
     try:
         yield Writing(local)
@@ -111,13 +111,13 @@ async def made(writing: Writing, client: Client, namespace: str) -> Object:
 
 
 def newer(writing: Writing, obj: Object) -> Object | None:
-    """The Target as the store has it, once that is another version."""
+    """Return the cached Target, once it has another version; None before."""
     found = writing.objects.get(obj.key)
     return found if found is not None and found.version != obj.version else None
 
 
 async def told(client: Client, namespace: str) -> dict[str, str]:
-    """Conditions of the Target by type."""
+    """Return the statuses of the Target's conditions by type."""
     status = (await client.get(TARGETS, "us", namespace)).get("status") or {}
     return {each["type"]: each["status"] for each in status.get("conditions") or ()}
 

@@ -9,7 +9,7 @@ from agent.kube.errors import NotFound
 from tests.waiting import until
 
 NOBODYS = {"schedulerName": "nobody"}
-"""Of pods that nothing in the cluster binds, runs or ends."""
+"""Fields of pods that no component of the cluster binds, runs or ends."""
 
 
 async def bind(client: Client, namespace: str, name: str) -> None:

@@ -1,4 +1,4 @@
-"""Source and target as clusters of their own, started when the first test asks for them."""
+"""Source and target as separate clusters, started when the first test requests them."""
 
 from collections.abc import AsyncIterator
 

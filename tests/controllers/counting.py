@@ -11,7 +11,7 @@ _VERBS = ("create_raw", "patch_raw", "update_raw", "delete")
 
 
 def counting_writes(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Verb and kind of all writes by clients from now on."""
+    """Return a list that receives verb and kind of each later write by any client."""
     writes = list[tuple[str, str]]()
 
     def counted(verb: str) -> Any:

@@ -18,7 +18,7 @@ ANYTHING = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 
 def definition(kind: Kind, schema: dict[str, Any] | None = None) -> dict[str, Any]:
-    """A CRD of one version with a status; a schema that is not given takes any spec."""
+    """Return a CRD of one version with a status; without a schema it accepts any spec."""
     properties = {"spec": schema or ANYTHING, "status": ANYTHING}
     version = {
         "name": kind.version,
@@ -41,7 +41,7 @@ def definition(kind: Kind, schema: dict[str, Any] | None = None) -> dict[str, An
 async def installed(
     clients: Sequence[Client], kinds: Sequence[tuple[Kind, dict[str, Any] | None]]
 ) -> AsyncIterator[None]:
-    """The kinds, served by all these clusters."""
+    """Install the CRDs in all these clusters while the context lasts."""
     try:
         for client in clients:
             for kind, schema in kinds:
@@ -55,7 +55,7 @@ async def installed(
 
 
 def served_by_both(kinds: Sequence[tuple[Kind, dict[str, Any] | None]]) -> object:
-    """A fixture: source and target serve the kinds while the tests of a file run."""
+    """Return a fixture that installs the CRDs in source and target for the tests of a file."""
 
     @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
     async def served(two_clusters: Sandbox) -> AsyncIterator[None]:
@@ -67,7 +67,7 @@ def served_by_both(kinds: Sequence[tuple[Kind, dict[str, Any] | None]]) -> objec
 
 
 async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:
-    """Take CRDs away, with all that is left of their kinds: another test may bring them again."""
+    """Delete CRDs with all their objects, so that another test can install them again."""
     for client in clients:
         for name in names:
             with contextlib.suppress(NotFound):

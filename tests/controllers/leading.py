@@ -14,7 +14,7 @@ TIMES = LeaseTimes(duration=3.0, renew=2.2, retry=0.2)
 
 @contextlib.asynccontextmanager
 async def leading(pair: Pair, identity: str) -> AsyncIterator[LeaderLease]:
-    """The lease `leader` in the source, held and renewed."""
+    """Hold and renew the lease `leader` in the source."""
     lease = LeaderLease(pair.here, SystemClock(), pair.namespace, "leader", identity, TIMES)
     task = asyncio.create_task(lease.run(asyncio.Event().wait))
     try:

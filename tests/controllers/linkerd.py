@@ -20,14 +20,14 @@ KINDS: list[tuple[Kind, Raw | None]] = [
 
 
 async def link(client: Client, namespace: str, cluster: str) -> None:
-    """As `linkerd multicluster link-gen` makes it."""
+    """Create a Link as `linkerd multicluster link-gen` does."""
     head = {"apiVersion": LINKERD_LINKS.api_version, "kind": LINKERD_LINKS.name, "metadata": {"name": cluster}}
     spec = {"targetClusterName": cluster, "clusterCredentialsSecret": f"cluster-credentials-{cluster}"}
     await client.create(LINKERD_LINKS, {**head, "spec": spec}, namespace)
 
 
 class Linkerd:
-    """Clusters by the names that Links have for them."""
+    """Clusters by their names in Links."""
 
     def __init__(self, namespace: str, **clusters: Client) -> None:
         self.namespace = namespace
@@ -35,7 +35,7 @@ class Linkerd:
         self.problems: dict[str, tuple[str, str]] = {}
         """Reason and message for every member, by the cluster whose Links report them."""
         self._made: set[tuple[str, str]] = set()
-        """Services in clusters."""
+        """Mirrored Services that the double has created."""
 
     def at_work(self) -> AbstractAsyncContextManager[None]:
         return background(self._run())

@@ -1,4 +1,5 @@
-"""The kinds of the Multi-Cluster Services API as SIG Multicluster publishes them, and two clusters that serve them."""
+"""The kinds of the Multi-Cluster Services API as SIG Multicluster publishes them, and two clusters that serve
+them."""
 
 import asyncio
 import contextlib
@@ -40,7 +41,7 @@ PORTS = [{"name": "tcp", "port": 42, "protocol": "TCP"}, {"name": "udp", "port":
 
 
 async def published(folder: Path) -> list[Raw]:
-    """The CRDs, from the Go module that has them."""
+    """Return the CRDs from the Go module that contains them."""
     go = await golang.installed()
     if go is None:
         pytest.skip("the CRDs are in a Go module: install Go")
@@ -56,7 +57,7 @@ async def published(folder: Path) -> list[Raw]:
 
 @contextlib.asynccontextmanager
 async def served(clients: Sequence[Client], crds: list[Raw]) -> AsyncIterator[None]:
-    """Clusters that serve these kinds."""
+    """Serve these kinds in clusters while the context lasts."""
     try:
         for client in clients:
             for crd in crds:
@@ -86,19 +87,19 @@ class Exported:
         self.clients = (pair.here, pair.there)
 
     async def deploy(self, client: Client, *, name: str = NAME, **spec: Any) -> Raw:
-        """The Service in a cluster."""
+        """Create the Service in a cluster."""
         fields = {"selector": {"app": NAME}, "ports": PORTS, **spec}
         service = {"metadata": {"name": name}, "spec": fields}
         return await client.create(SERVICES, service, self.pair.namespace)
 
     async def run(self, client: Client) -> None:
-        """A pod behind it."""
+        """Create a pod behind the Service."""
         container = {"name": "web", "image": "web", "ports": [{"containerPort": 42}]}
         pod = {"metadata": {"name": NAME, "labels": {"app": NAME}}, "spec": {"containers": [container]}}
         await client.create(PODS, pod, self.pair.namespace)
 
     async def export(self, client: Client, *, name: str = NAME, **spec: Any) -> None:
-        """Have a cluster export it."""
+        """Export the Service from a cluster."""
         export = {"metadata": {"name": name}, "spec": spec}
         export |= {"apiVersion": SERVICE_EXPORTS.api_version, "kind": SERVICE_EXPORTS.name}
         await client.create(SERVICE_EXPORTS, export, self.pair.namespace)
@@ -108,7 +109,7 @@ class Exported:
         await client.delete(SERVICE_EXPORTS, NAME, self.pair.namespace)
 
     async def imported(self, client: Client, fits: Callable[[Raw], bool] = lambda found: True) -> Raw:
-        """The ServiceImport of a cluster, once it fits."""
+        """Return the ServiceImport of a cluster, once it fits."""
 
         async def probe() -> Raw | None:
             found = await client.get(SERVICE_IMPORTS, NAME, self.pair.namespace)
@@ -122,7 +123,7 @@ class Exported:
             raise AssertionError(f"{error}: {last[-1:]}") from None
 
     async def is_imported(self, client: Client) -> bool:
-        """Whether a cluster has one now."""
+        """Return whether a cluster has a ServiceImport now."""
         try:
             await client.get(SERVICE_IMPORTS, NAME, self.pair.namespace)
         except NotFound:
@@ -130,7 +131,7 @@ class Exported:
         return True
 
     async def gone(self, client: Client) -> None:
-        """Wait until a cluster has none."""
+        """Wait until a cluster has no ServiceImport."""
 
         async def probe() -> bool:
             return not await self.is_imported(client)
@@ -138,7 +139,7 @@ class Exported:
         await until(probe)
 
     async def told(self, client: Client, type: str, status: str, reason: str = "", *, name: str = NAME) -> str:
-        """The message of a condition of the ServiceExport of a cluster, once it says this."""
+        """Return the message of a condition of a cluster's ServiceExport, once it has this status and reason."""
 
         async def probe() -> Raw | None:
             export = await client.get(SERVICE_EXPORTS, name, self.pair.namespace)
@@ -153,7 +154,7 @@ class Exported:
             raise AssertionError(f"{error}: {last[-1:]}") from None
 
     async def slices(self, client: Client, *sources: str) -> list[Raw]:
-        """The EndpointSlices of a cluster that carry the labels of the API, once they are of these clusters."""
+        """Return a cluster's EndpointSlices with the labels of the API, once they are from these clusters."""
 
         async def probe() -> list[Raw] | None:
             labels = f"{mcs.LABEL_MCS_SERVICE}={NAME}"
@@ -178,13 +179,13 @@ class Exported:
         await self._stack.enter_async_context(self.pair.at_work(*ROOMS, **SETTINGS))
 
     async def derived(self, client: Client) -> Raw:
-        """The derived Service of a cluster."""
+        """Return the derived Service of a cluster."""
         return await until(functools.partial(client.get, SERVICES, mcs.derived(NAME), self.pair.namespace)) or {}
 
 
 @contextlib.asynccontextmanager
 async def implemented(pair: Pair, connection: Connection | None = None) -> AsyncIterator[Exported]:
-    """Our implementation at work between both clusters, by the driver `endpointslices`."""
+    """Run our implementation between both clusters, with the driver `endpointslices`."""
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:
         async with contextlib.AsyncExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Controllers without an API server: their informers have synced, and hold the objects that a test puts into them."""
+"""Controllers without an API server: their informers have synced, and contain the objects that a test writes."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ Room = TypeVar("Room", bound=Controller[Any])
 
 
 class Offline:
-    """A cluster whose objects a test writes straight into the informers."""
+    """A cluster whose objects a test writes directly into the informers."""
 
     def __init__(self, deps: Deps) -> None:
         self.deps = deps
@@ -54,7 +54,7 @@ async def quiet(room: Controller[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def offline(make: Callable[[Deps], Room], **settings: Any) -> AsyncIterator[tuple[Offline, Room]]:
-    """A running controller in a cluster without objects."""
+    """Run a controller in a cluster without objects."""
     clock, supervisor = SystemClock(), Supervisor("test")
     local = Cluster(Connection("http://127.0.0.1:1"), "local")
     targets = Targets(local, clock, Probing(interval=60.0, timeout=1.0, agent_interval=60.0, slow=5.0), supervisor)

@@ -42,7 +42,7 @@ class Pair:
 
     @property
     def connection(self) -> Connection:
-        """The target, with all rights."""
+        """A connection to the target, with all rights."""
         return load(str(self.clusters[1].kubeconfig))
 
     @contextlib.asynccontextmanager
@@ -60,14 +60,14 @@ class Pair:
             yield target
 
     async def connect(self, name: str, connection: Connection | None = None) -> Target:
-        """Another Target of the target cluster, ready."""
+        """Connect another Target to the target cluster; return it once it is ready."""
         assert self.deps is not None
         target = await self.deps.targets.connect((self.namespace, name), connection or self.connection, "first")
         await until(lambda: target.ready)
         return target
 
     async def create(self, kind: Kind, name: str, **fields: Any) -> Raw:
-        """An object in the source."""
+        """Create an object in the source."""
         metadata = {"name": name, **fields.pop("metadata", {})}
         manifest = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
         return await self.here.create(kind, manifest, self.namespace)
@@ -75,20 +75,20 @@ class Pair:
     async def pod(
         self, name: str, *, target: str = "eu", annotations: dict[str, str] | None = None, **spec: Any
     ) -> Raw:
-        """A proxy pod that is claimed for a target."""
+        """Create a proxy pod that is claimed for a target."""
         manifest = proxy_pod(elected(name, self.namespace, **spec), [names.finalizer(self.namespace, target)])
         manifest["metadata"]["annotations"] |= annotations or {}
         manifest["metadata"]["annotations"][names.ANNOTATION_CLAIM] = names.virtual_node(self.namespace, target)
         return await self.here.create(PODS, manifest)
 
     async def end(self, name: str) -> None:
-        """Delete a proxy pod with all that holds it."""
+        """Delete a proxy pod, and remove its finalizers."""
         await self.here.patch(PODS, name, {"metadata": {"finalizers": None}}, self.namespace)
         with contextlib.suppress(NotFound):
             await self.here.delete(PODS, name, self.namespace, grace=0)
 
     async def copy(self, kind: Kind, name: str, fits: Callable[[Raw], bool] = lambda copy: True) -> Raw:
-        """The object of that name in the target, once it fits."""
+        """Return the target's object of this name, once it fits."""
 
         async def probe() -> Raw | None:
             found = await self.there.get(kind, name, self.namespace)
@@ -97,7 +97,7 @@ class Pair:
         return await until(probe) or {}
 
     async def no_copy(self, kind: Kind, name: str) -> bool:
-        """Whether the target has no such object now."""
+        """Return whether the target lacks the object now."""
         try:
             await self.there.get(kind, name, self.namespace)
         except NotFound:
@@ -105,13 +105,13 @@ class Pair:
         return False
 
     async def gone(self, kind: Kind, name: str) -> None:
-        """Wait until the target has no such object."""
+        """Wait until the target lacks the object."""
         await until(lambda: self.no_copy(kind, name))
 
 
 @contextlib.asynccontextmanager
 async def pair_of(sandbox: Sandbox, here: Client, there: Client) -> AsyncIterator[Pair]:
-    """A pair with an enabled namespace of its own, which is empty afterwards."""
+    """Create an enabled namespace for the pair; delete it at the end."""
     name = f"test-{secrets.token_hex(4)}"
     for client in (here, there):
         await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})

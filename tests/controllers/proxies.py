@@ -21,7 +21,7 @@ PROVIDER = {"key": names.PROVIDER_KEY, "value": names.PROVIDER_VALUE, "effect": 
 
 
 def elected(name: str, namespace: str, **spec: Any) -> Raw:
-    """A pod as its user sends it."""
+    """Return a pod as its user submits it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -36,7 +36,7 @@ def elected(name: str, namespace: str, **spec: Any) -> Raw:
 
 
 async def enable(client: Client, namespace: str, value: str | None = names.ENABLED_VALUE) -> None:
-    """Label a namespace as its administrator does, or (None) take the label away."""
+    """Label a namespace as its administrator does, or remove the label (None)."""
     await client.patch(NAMESPACES, namespace, {"metadata": {"labels": {names.LABEL_ENABLED: value}}})
 
 
@@ -49,7 +49,8 @@ async def create(client: Client, pod: Raw, targets: Sequence[Target]) -> Raw:
 async def connected(
     deps: Deps, client: Client, namespace: str, **connections: Connection | None
 ) -> AsyncIterator[dict[str, Target]]:
-    """Targets by name, ready, with their virtual nodes, in an enabled namespace; None means the cluster itself."""
+    """Connect Targets in an enabled namespace; yield them by name once ready, with virtual nodes. None: the
+    cluster itself."""
     await enable(client, namespace)
     targets = {
         name: await deps.targets.connect((namespace, name), connection, "first")
@@ -70,7 +71,7 @@ async def connected(
 async def pod_where(
     client: Client, namespace: str, name: str, *, seconds: float = PATIENCE_SECONDS, **wanted: Any
 ) -> Raw:
-    """The pod once it has this phase, node (or any: True) and so on."""
+    """Return the pod, once it has this phase, node (True: any) and other properties."""
     pod: Raw = {}
 
     async def probe() -> bool:
@@ -90,7 +91,7 @@ async def pod_where(
 
 
 async def chaperons(client: Client, namespace: str) -> list[Raw]:
-    """All chaperons of a namespace."""
+    """Return all chaperons of a namespace."""
     return await client.list(CHAPERONS, namespace)
 
 

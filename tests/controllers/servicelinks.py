@@ -1,4 +1,4 @@
-"""A Service that two clusters share and its ServiceLink, as tests of links need them."""
+"""A Service that two clusters share and its ServiceLink, for tests of links."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ class Links:
         self.uid = uid
 
     async def offer(self, client: Client, address: str, service: str = "web") -> None:
-        """An endpoint that a cluster has of its own."""
+        """Create a cluster's own endpoint."""
         label = {names.LABEL_GLOBAL: "true"} if client is self.pair.here else {names.LABEL_PARENT_CLUSTER_UID: self.uid}
         slice = {
             "metadata": {"name": f"{service}-own", "labels": {names.LABEL_SERVICE_NAME: service, **label}},
@@ -38,7 +38,7 @@ class Links:
         await client.create(ENDPOINT_SLICES, slice, self.pair.namespace)
 
     async def offered_by_both(self, driver: str = "EndpointSlices", **spec: Any) -> None:
-        """Both clusters have the Service, by this driver and with these fields, and an endpoint each."""
+        """Share the Service between both clusters by this driver, with these fields and an endpoint in each."""
         await self.shared_by("True", driver)
         if spec:
             await self.pair.here.patch(SERVICES, "web", {"spec": spec}, self.pair.namespace)
@@ -74,7 +74,7 @@ class Links:
             raise AssertionError(f"{error}: {last[-1:]}") from None
 
     async def says(self, type: str, status: str, reason: str, *words: str) -> str:
-        """The message of a condition, once it has this status, this reason and these words."""
+        """Return the message of a condition, once it has this status, this reason and these words."""
 
         def fits(link: Raw) -> bool:
             *found, message = condition(link, type)
@@ -130,7 +130,7 @@ async def summaries(pair: Pair) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def shared_with_eu(pair: Pair) -> AsyncIterator[None]:
-    """The Service `web` and the Target `eu`."""
+    """Create the Service `web` and the Target `eu`."""
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:

@@ -20,7 +20,7 @@ MINE, OURS = {"app": "web"}, {PREFIX + "app": "web"}
 
 @contextlib.asynccontextmanager
 async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
-    """The Service `web` behind which one ready proxy pod stands, of the Target `eu`."""
+    """Create the Service `web` with one ready proxy pod in the Target `eu`."""
     node = names.virtual_node(pair.namespace, "eu")
     metadata = {"name": node, "labels": {names.PROVIDER_KEY: names.PROVIDER_VALUE}}
     await pair.here.create(NODES, {"metadata": metadata, "spec": {"taints": [PROVIDER]}})
@@ -42,7 +42,7 @@ async def in_eu(pair: Pair, **annotations: str) -> AsyncIterator[Links]:
 
 
 async def runs(pair: Pair, pod: dict[str, Any], node: str, address: str) -> None:
-    """A pod on a node, ready."""
+    """Create a ready pod on a node."""
     pod["spec"]["nodeName"] = node
     await pair.here.create(PODS, pod)
     ready = [{"type": "Ready", "status": "True"}]

@@ -24,7 +24,7 @@ from tests.background import PAUSE_SECONDS, background
 Raw = dict[str, Any]
 
 LATE = "404 (Not Found) No such claim"
-"""Of a grant that has expired, or is none."""
+"""Message for a grant that has expired or does not exist."""
 USED_UP = "404 (Not Found) No such access granted"
 WRONG_CODE = "403 (Forbidden) Redemption of access token refused"
 _TEXT, _NUMBER = {"type": "string"}, {"type": "integer"}
@@ -70,7 +70,7 @@ class Skupper:
         self.ready = set(clusters)
         """Clusters in which a selector selects ready pods."""
         self.refusals: list[str] = []
-        """Answers to the next redemptions."""
+        """Error texts for the next redemptions."""
         self.down: dict[str, dict[str, str]] = {}
         """Faults of the conditions of Links, by the cluster whose Links do not work."""
         self.sites: dict[str, dict[str, str]] = {}
@@ -79,7 +79,7 @@ class Skupper:
         """Faults of the conditions of grants."""
         self.codes: list[str] = []
         self._grants: dict[str, Raw] = {}
-        """Grants of all clusters as they are known, by their UIDs."""
+        """Grants of all clusters by UID."""
         self._joined: dict[str, set[str]] = {}
         """Clusters that a working Link of a cluster points to, by that cluster."""
 
@@ -100,7 +100,7 @@ class Skupper:
             await asyncio.sleep(PAUSE_SECONDS)
 
     def _reached(self, name: str) -> set[str]:
-        """Clusters that are linked with one, by whatever way."""
+        """Return the clusters that are directly or indirectly linked with one."""
         found, left = {name}, [name]
         while left:
             here = left.pop()

@@ -27,7 +27,7 @@ def target(name: str, namespace: str, **spec: Any) -> Raw:
 
 
 def by_gateway(name: str, namespace: str) -> Raw:
-    """A Target that names the driver `gateway`."""
+    """Return a Target that names the driver `gateway`."""
     made = target(name, namespace)
     made["metadata"]["annotations"] = {"multicluster/network-driver": "gateway"}
     return made
@@ -38,7 +38,7 @@ def secret(name: str, namespace: str, **data: str) -> Raw:
 
 
 def kubeconfig(cluster: Cluster, *, server: str = "", user: Raw | None = None) -> str:
-    """The cluster's admin kubeconfig, with another server or user when given."""
+    """Return the cluster's admin kubeconfig, optionally with another server or user."""
     document = yaml.safe_load(Path(cluster.kubeconfig).read_text())
     if server:
         document["clusters"][0]["cluster"]["server"] = server
@@ -59,7 +59,7 @@ async def rewrite(client: Client, namespace: str, name: str, config: str) -> Non
 
 
 async def condition(client: Client, namespace: str, name: str, type: str, status: str, reason: str = "") -> Raw:
-    """The condition once it has this status (and reason)."""
+    """Return the condition, once it has this status (and reason)."""
 
     async def probe() -> Raw | None:
         found = await client.get(TARGETS, name, namespace)
@@ -71,7 +71,7 @@ async def condition(client: Client, namespace: str, name: str, type: str, status
 
 
 async def tear_away(client: Client, namespace: str) -> None:
-    """Remove Targets, Secrets and pods of a namespace although they may be held."""
+    """Delete Targets, Secrets and pods of a namespace, and remove their finalizers."""
     for kind in (TARGETS, SECRETS, PODS):
         for obj in await client.list(kind, namespace):
             name = obj["metadata"]["name"]

@@ -58,13 +58,13 @@ ROOMS = (
 )
 NETWORK = "10.1.0.0/16"
 FAILING_SECONDS = 0.8
-"""Seconds for which lists of a kind fail, from the first one on."""
+"""Seconds during which lists of a kind fail, counted from the first one."""
 IN_SOURCE = (CLUSTER_SUMMARIES, SERVICES, ENDPOINT_SLICES, TARGETS, NODES, PODS, SECRETS)
 IN_TARGET = (CLUSTER_SUMMARIES, CHAPERONS, SERVICES, ENDPOINT_SLICES)
 
 
 class FailingLists:
-    """Answers lists of one kind with an error for some time from the first one on."""
+    """Answers lists of one kind with an error for a while, counted from the first one."""
 
     def __init__(self, relay: Relay) -> None:
         self._plural = ""
@@ -73,7 +73,7 @@ class FailingLists:
         relay.answer = self._answer
 
     def choose(self, kind: Kind | None) -> None:
-        """Fail the next lists of a kind, None for no kind."""
+        """Fail the next lists of a kind; None for no kind."""
         self._plural, self._until, self.failed = kind.plural if kind is not None else "", 0.0, 0
 
     async def _answer(self, method: str, path: str) -> dict[str, Any] | None:
@@ -103,7 +103,7 @@ class Published:
 
 
 class Scene:
-    """A source and a target with one pod network, each behind a relay, and agents of the source that come and go."""
+    """A source and a target with one pod network, each behind a relay; tests start and stop agents of the source."""
 
     def __init__(self, pair: Pair, relays: tuple[Relay, Relay], kubeconfig: Path) -> None:
         self.pair = pair
@@ -164,7 +164,7 @@ async def chaperon_of(proxy: dict[str, Any], client: Client, namespace: str, uid
 
 @pytest.fixture
 async def scene(pair: Pair, tmp_path: Path) -> AsyncIterator[Scene]:
-    """Both clusters have the Service and an endpoint each, and a delegate runs in the target."""
+    """Give both clusters the Service and an endpoint each, and run a delegate in the target."""
     here, there = [await uid_of(client) for client in (pair.here, pair.there)]
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(forget, pair)

@@ -37,16 +37,16 @@ Row = tuple[str, Kind, Raw]
 
 EVERYTHING = {"moves": True, "service_links": True, "mcs": True, "gateway": True}
 _ANSWER_SECONDS = 60.0
-"""API servers take long for thousands of items, with other programs on the machine."""
+"""Timeout in seconds: API servers need long for thousands of items on a busy machine."""
 _REST_SECONDS = 0.5
 _IDLE = 0.3
-"""Part of a core that two idle agents may use."""
+"""Share of a core that two idle agents may use."""
 _PATIENCE_SECONDS = 40.0
 
 
 @contextlib.asynccontextmanager
 async def agents(pair: Pair) -> AsyncIterator[Client]:
-    """Two agents at work, the target `eu` ready, and a patient client of the source."""
+    """Run two agents with a ready target `eu`; yield a client of the source with a long timeout."""
     tasks = []
     for cluster, name in zip(pair.clusters, ("here", "there"), strict=True):
         settings = Settings(
@@ -91,7 +91,7 @@ async def at_rest() -> None:
 
 
 async def is_noticed(client: Client, kind: Kind, obj: Raw) -> bool:
-    """Whether the agents have come to a result with a proxy pod; other objects carry none."""
+    """Return whether the agents have handled a proxy pod; other objects carry no trace of it."""
     if kind != PODS or obj["spec"].get("schedulingGates"):
         return True
     found = await client.get(PODS, obj["metadata"]["name"], obj["metadata"]["namespace"])
@@ -99,7 +99,7 @@ async def is_noticed(client: Client, kind: Kind, obj: Raw) -> bool:
 
 
 async def lives(client: Client, kind: Kind, obj: Raw) -> str:
-    """Create an object, wait for what the agents make of it, and delete it. The reason if it cannot be created."""
+    """Create an object, wait until the agents are idle, and delete it. Return the reason if it cannot be created."""
     namespace, name = obj["metadata"]["namespace"], obj["metadata"]["name"]
     body = msgspec.json.encode(obj)
     try:
@@ -116,7 +116,7 @@ async def lives(client: Client, kind: Kind, obj: Raw) -> str:
 
 
 async def flaws(client: Client, rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    """Stalls of the loop, and refusals of the API server, while the agents worked with one object after the other."""
+    """Return stalls of the event loop, and refusals of the API server, while the agents handled each object."""
     stalled, refused = [], []
     for field, kind, obj in rows:
         async with StallWatch() as watch:

@@ -79,7 +79,7 @@ class Stage:
     namespace: str
 
     def objects(self, *names: str) -> list[Raw]:
-        """Workloads without pods, and a ConfigMap that the first one needs."""
+        """Return workloads without pods, and a ConfigMap that the first one needs."""
         needs = {"volumes": [{"name": "v", "configMap": {"name": "settings"}}]}
         selector = [{"selector": {"matchLabels": {"app": each}}, "replicas": 0} for each in names]
         found = [
@@ -91,7 +91,7 @@ class Stage:
     async def create(
         self, manifests: list[Raw], name: str = "shop", common: list[str] | None = None, **filters: str
     ) -> Raw:
-        """An application whose workloads ask for regions."""
+        """Create an application whose workloads request regions."""
         own = [{"name": each, "annotations": [f"{CLAIM}={region}"]} for each, region in filters.items()]
         common = common or [f"p2code.target.managedClusterSet={self.namespace}"]
         spec = {"globalAnnotations": common, "workloadAnnotations": own, "manifests": manifests}
@@ -107,7 +107,7 @@ class Stage:
         )
 
     def node(self, short: str) -> str:
-        """The virtual node of a target."""
+        """Return the name of a target's virtual node."""
         return names.virtual_node(self.namespace, f"to-{short}")
 
     async def region(self, short: str, value: str) -> None:
@@ -116,7 +116,7 @@ class Stage:
         await self.client.patch(MANAGED_CLUSTERS, self.hub.name(short), {"status": status}, sub="status")
 
     async def become(self, state: str, reason: str = "", name: str = "shop", **decisions: str) -> Raw:
-        """Wait until it is in a state, for a reason, with these decisions."""
+        """Wait until the application has a state, for a reason, with these decisions."""
         seen: Raw = {}
 
         async def probe() -> bool:
@@ -146,7 +146,7 @@ class Stage:
         await until(probe, what=f"{type} is {reason or 'gone'}")
 
     async def pod(self, pod: Raw, type: str, status: str, reason: str = "", message: str = "") -> None:
-        """A condition of a pod, as its kubelet or the mover writes it."""
+        """Set a condition of a pod, as its kubelet or the mover does."""
         condition = {"type": type, "status": status, "reason": reason, "message": message}
         body = {"status": {"conditions": [condition]}}
         await self.client.patch(PODS, pod["metadata"]["name"], body, self.namespace, sub="status", style="strategic")
@@ -225,7 +225,7 @@ async def stage(pair: Pair) -> AsyncIterator[Stage]:
 
 
 async def allow(client: Client, namespace: str, home: str) -> None:
-    """Give the account of one namespace its rights in one."""
+    """Grant the account of one namespace its rights in another."""
     await client.create(ROLES, {"metadata": {"name": "p2code"}, "rules": RULES}, namespace)
     subject = {"kind": "ServiceAccount", "name": "p2code", "namespace": home}
     role = {"apiGroup": ROLES.group, "kind": "Role", "name": "p2code"}
@@ -704,7 +704,7 @@ WRITTEN = ((DEPLOYMENTS, "web"), (CONFIGMAPS, "settings"), (PLACEMENTS, "web-sho
 
 
 async def _version(stage: Stage, kind: Kind, name: str) -> str:
-    """Of what we write of it: other controllers write its status."""
+    """Return a version of the fields that we write: other controllers write the status."""
     metadata = (await stage.get(kind, name))["metadata"]
     ours = [each for each in metadata["managedFields"] if not each.get("subresource")]
     return str((metadata["uid"], metadata.get("generation", 0), ours))

@@ -1,4 +1,4 @@
-"""Applications that take long to be analysed do not hold up the event loop."""
+"""Applications that take long to analyse do not block the event loop."""
 
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast

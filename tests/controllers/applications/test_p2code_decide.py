@@ -29,7 +29,7 @@ SPEC = spec_of(workload("web"), workload("api"), own=[{"name": "web", "annotatio
 
 
 def roomy(namespace: str, cluster: str) -> Capacity:
-    """A target that takes everything."""
+    """Return the capacity of a target that accepts everything."""
     return Capacity(target_info(f"to-{cluster}", namespace="", labels=NODE))
 
 
@@ -41,7 +41,7 @@ def view(spec: Raw = SPEC, psm: Raw = PSM, placements: Mapping[str, Raw] | None 
 
 
 def evaluated(plan: Plan, status: str = "True", reason: str = "AllDecisionsScheduled") -> dict[str, Raw]:
-    """The Placements that it makes, as they are once they have been evaluated."""
+    """Return the Placements of a plan as evaluated, by name."""
     condition = {"type": "PlacementSatisfied", "status": status, "reason": reason, "message": "as it says"}
     return {
         each["metadata"]["name"]: {
@@ -169,7 +169,7 @@ def test_a_placement_of_something_else_is_left_alone() -> None:
 
 
 def of(name: str, uid: str, kind: str = "P2CodeSchedulingManifest") -> Raw:
-    """The Placement of web, made for something."""
+    """Return the Placement of `web`, owned by another object."""
     owner = {"apiVersion": "scheduling.p2code.eu/v1alpha1", "kind": kind, "name": name, "uid": uid, "controller": True}
     return {**PLACED["web-shop"], "metadata": {**PLACED["web-shop"]["metadata"], "ownerReferences": [owner]}}
 
@@ -325,7 +325,7 @@ ELSEWHERE = spec_of(
 
 
 def called_from_elsewhere(*rows: Raw, decisions: Mapping[str, str] = DECIDED, **more: Any) -> Plan:
-    """The workload api, which is in the namespace default, calls a Service of web in demo."""
+    """Decide for a workload `api` in the namespace `default` that calls a Service of `web` in `demo`."""
     placements = evaluated(decide(view(ELSEWHERE)))
     usual = {"calls": {"api": (CALL,)}, "links": lambda service: rows, "elsewhere": True}
     return decide(view(ELSEWHERE, placements=placements, decisions=decisions, **{**usual, **more}))

@@ -53,7 +53,7 @@ def room(**known: Any) -> Capacity:
 
 
 def small(cpu: str) -> Capacity:
-    """A target with one node that has so much left."""
+    """Return the capacity of a target with one node that has this many free CPUs."""
     return room(shapes=(telling(free(cpu)),))
 
 

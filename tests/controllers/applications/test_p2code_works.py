@@ -37,7 +37,7 @@ VERBS = ["get", "list", "create", "patch", "delete"]
 
 @pytest_asyncio.fixture
 async def agents(stage: Stage) -> AsyncIterator[WorkAgents]:
-    """A hub: namespaces of the clusters, where the account may make ManifestWorks, and their work agents."""
+    """A hub: namespaces of the clusters, where the account may create ManifestWorks, and their work agents."""
     client = stage.client
     await install(client)
     clusters = [stage.hub.name(short) for short in ("eu", "us")]
@@ -55,7 +55,7 @@ async def agents(stage: Stage) -> AsyncIterator[WorkAgents]:
 
 
 async def works(stage: Stage) -> set[str]:
-    """Cluster and name of each ManifestWork that is not on its way."""
+    """Return cluster and name of each ManifestWork that is not terminating."""
     found = await stage.client.list(MANIFEST_WORKS)
     return {
         f"{each['metadata']['namespace'].removeprefix(f'{stage.namespace}-')}/{each['metadata']['name']}"

@@ -30,7 +30,7 @@ def hub(*there: Raw) -> Hub:
 
 
 def there(work: Raw, *, ready: int = 1, told: bool = True, going: bool = False, failing: str = "") -> Raw:
-    """A ManifestWork as its agent has left it."""
+    """Return a ManifestWork with the status that its agent writes."""
     metadata = {**work["metadata"], "generation": 1, **({"deletionTimestamp": "2026"} if going else {})}
     done = {"type": "Applied", "status": "True", "observedGeneration": 1}
     good = [{"type": "Applied", "status": "True"}, {"type": "Available", "status": "True"}]
@@ -54,7 +54,7 @@ def there(work: Raw, *, ready: int = 1, told: bool = True, going: bool = False, 
 
 
 def made(spec: Raw = SPEC, **clusters: str) -> dict[str, Raw]:
-    """The ManifestWorks of an application by workload, wherever it says."""
+    """Return the ManifestWorks of an application by workload."""
     found = draft(spec, "shop", "global", "works").application
     assert found is not None
     return {

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 
 STILL_SECONDS = 1.5
-"""Long enough for what must not happen to have happened."""
+"""Seconds after which an unwanted event would have happened."""
 
 
 def volume(name: str, *, optional: bool | None = None) -> Raw:

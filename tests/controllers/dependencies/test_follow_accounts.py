@@ -1,4 +1,4 @@
-"""Service accounts of a namespace that elects by default, on real API servers."""
+"""Service accounts of a namespace that elects its pods by default, on real API servers."""
 
 import asyncio
 from typing import Any
@@ -29,7 +29,7 @@ async def electing(pair: Pair, **more: str) -> None:
 
 
 async def pod(pair: Pair, name: str, **annotations: str) -> dict[str, Any]:
-    """A pod with a service account and a config map of its name."""
+    """Create a pod with a service account and a ConfigMap of the same name."""
     await pair.create(CONFIGMAPS, name, data={})
     await pair.create(SERVICE_ACCOUNTS, name)
     return await pair.pod(name, serviceAccountName=name, volumes=[volume(name)], annotations=annotations)

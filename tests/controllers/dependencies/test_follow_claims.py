@@ -1,4 +1,4 @@
-"""Volume claims follow into one target, and pods stay with their data."""
+"""Volume claims follow into one target, and pods stay in the target with their data."""
 
 import asyncio
 import contextlib
@@ -54,7 +54,7 @@ async def marked(pair: Pair, target: str | None) -> None:
 
 
 async def bind(pair: Pair) -> None:
-    """Give the target a volume for the claim, which its own controllers bind to it."""
+    """Create a volume for the claim in the target; the target's own controllers bind it."""
     volume = {
         "metadata": {"name": pair.namespace},
         "spec": {
@@ -171,7 +171,7 @@ async def deleted_unseen(pair: Pair) -> None:
 
 
 def is_marked(copy: Raw) -> bool:
-    """Whether a claim in the target says since when it has no original."""
+    """Return whether a claim in the target records since when it has no original."""
     return names.ANNOTATION_ORPHANED_SINCE in (copy["metadata"].get("annotations") or {})
 
 

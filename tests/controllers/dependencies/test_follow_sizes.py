@@ -1,4 +1,4 @@
-"""Copies of objects of every size that API servers take."""
+"""Copies of objects of every size that API servers accept."""
 
 from typing import Any
 

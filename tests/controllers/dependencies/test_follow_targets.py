@@ -1,4 +1,4 @@
-"""Targets that come, go or forbid, and what follows into them; finalizers of the agent before us."""
+"""Copies in targets that connect, disconnect or refuse them; finalizers of Admiralty's agent."""
 
 import asyncio
 from typing import Any
@@ -56,7 +56,7 @@ async def test_a_target_that_is_replaced_by_another_cluster_gets_copies_anew(pai
 
 
 async def restricted(pair: Pair, *but: tuple[str, str]) -> Connection:
-    """Credentials of a source without some verbs on some resources."""
+    """Return credentials of a source without some verbs on some resources."""
     granted: list[Raw] = []
     for rule in rules(EVERYTHING):
         (resource,) = rule["resources"]
@@ -166,7 +166,7 @@ async def test_a_pod_may_ask_for_its_own_service_account_alone(pair: Pair) -> No
 
 
 async def held(pair: Pair, name: str, *finalizers: str) -> Raw:
-    """An original that Admiralty's agent has put finalizers on."""
+    """Create an original with finalizers of Admiralty's agent."""
     labels = {names.LABEL_HAS_FINALIZER: "true"}
     return await pair.create(CONFIGMAPS, name, data={}, metadata={"finalizers": [*finalizers], "labels": labels})
 

@@ -127,7 +127,7 @@ async def test_copies_of_a_time_when_somebody_asked_are_found_and_taken_away(pai
 
 
 async def source(pair: Pair, granted: list[Raw]) -> Connection:
-    """Credentials of a source with these rights."""
+    """Return credentials of a source with these rights."""
     body = {"metadata": {"name": "of-source"}, "rules": granted}
     await pair.there.create(ROLES, body, pair.namespace)
     subjects = [account("default", pair.namespace)]

@@ -1,4 +1,4 @@
-"""A claim that a volume of this cluster could satisfy does not follow, and its pods say why."""
+"""A claim that a volume of the source could satisfy does not follow, and its pods report why."""
 
 import contextlib
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Which volumes of a cluster a claim could have."""
+"""Volumes of a cluster that a claim could bind to."""
 
 from typing import Any
 

@@ -45,7 +45,7 @@ TERM = 4
 
 @contextlib.asynccontextmanager
 async def agent_there(pair: Pair) -> AsyncIterator[LeaderLease]:
-    """The leader lease of the target's agent, held and renewed."""
+    """Hold and renew the leader lease of the target's agent."""
     times = LeaseTimes(duration=3.0, renew=2.2, retry=0.2)
     lease = LeaderLease(pair.there, SystemClock(), pair.namespace, names.LEASE_CONTROLLERS, "agent-0", times)
 
@@ -61,7 +61,7 @@ async def agent_there(pair: Pair) -> AsyncIterator[LeaderLease]:
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[tuple[Target, Relay]]:
-    """Both sides, with the target behind a relay."""
+    """Run both agents, with the target behind a relay."""
     async with agent_there(pair) as lease, with_agent(pair, lease, **settings) as (target, relay):
         yield target, relay
 
@@ -254,7 +254,7 @@ async def test_another_leader_stops_what_should_have_been_and_a_late_renewal_sta
 async def test_targets_that_do_not_answer_hold_up_no_lease_of_another(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many they are: pods of the other one would be stopped by its agent."""
+    """Without renewals, the agent of the healthy target would stop its pods."""
     monkeypatch.setattr(renewals, "_ANSWER_SECONDS", 600.0)
     dark = [f"dark-{number}" for number in range(Controller.workers + 1)]
     async with (

@@ -1,4 +1,4 @@
-"""When a source may rely on the fence of a pod."""
+"""Conditions under which a source may rely on a pod's fence."""
 
 from dataclasses import replace
 

@@ -34,7 +34,7 @@ ONE_BY_ONE_SECONDS = PODS_OF_ONE_LEASE * 2 * LATENCY_SECONDS
 
 
 def refused(what: str) -> Raw:
-    """The answer of an API server whose admission policy refuses a request."""
+    """Return the response of an API server whose admission policy refuses a request."""
     return {"kind": "Status", "code": 422, "reason": "Invalid", "message": f"a policy refuses {what}"}
 
 
@@ -125,7 +125,7 @@ async def test_a_refused_write_of_one_pod_stops_neither_renewals_nor_the_fences_
 async def test_a_machine_that_slept_through_the_term_stops_its_delegates_when_it_wakes(
     pair: Pair, tmp_path: Path
 ) -> None:
-    """Timers of the event loop stood still meanwhile."""
+    """Timers of the event loop do not advance while a machine sleeps."""
     async with agent_behind_relay(pair, tmp_path) as (deps, _):
         made = set(await fenced(pair, 1, 600))
         await until(lambda: _is(running_delegates(pair), made), what="the delegate exists")

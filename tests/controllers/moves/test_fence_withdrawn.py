@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 
 def is_mark(method: str, path: str) -> bool:
-    """Choose writes on chaperons."""
+    """Return whether a request patches a chaperon."""
     return method == "PATCH" and "/podchaperons/" in path
 
 

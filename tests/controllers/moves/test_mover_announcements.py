@@ -1,4 +1,4 @@
-"""Replacements are announced once every cluster that can be read has their address."""
+"""Replacements count as announced once every readable cluster has their address."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -17,7 +17,7 @@ SERVICE = Object(SERVICES, encode({"metadata": {"name": "web"}, "spec": {"select
 
 
 class World:
-    """A replacement, and what clusters have of it."""
+    """A replacement, and the endpoints of it that clusters have."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0.0
@@ -33,7 +33,7 @@ class World:
         self.announcements = Announcements(deps, PAUSE)
 
     def announced(self, seconds: float) -> bool:
-        """Whether it is after so many seconds more."""
+        """Advance the clock by so many seconds; return whether the replacement is announced."""
         self.now += seconds
         return self.announcements.of(self.pod()).done
 

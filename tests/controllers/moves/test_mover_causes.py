@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 
 def follower(namespace: str, node: str) -> Object:
-    """A pod that runs and follows the Placement web."""
+    """Return a running pod that follows the Placement `web`."""
     metadata = {"name": "web-0", "namespace": namespace, "uid": "web-0"}
     metadata |= {"annotations": {names.SHORT_PREFIX + PLACEMENT: "web"}}
     return Object(PODS, encode({"metadata": metadata, "spec": {"nodeName": node}}))

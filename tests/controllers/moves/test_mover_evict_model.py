@@ -42,13 +42,13 @@ class World:
             self.create("eu", available=True)
 
     def create(self, target: str, *, available: bool) -> None:
-        """The first ordinal that is free."""
+        """Create the pod with the first free ordinal."""
         name = next(f"db-{ordinal}" for ordinal in range(self.replicas) if f"db-{ordinal}" not in self.pods)
         self.made += 1
         self.pods[name] = Version(Pod(name, f"u{self.made}", available=available), target, age=0)
 
     def tick(self) -> None:
-        """Time goes by: pods become ready, end, and are made again."""
+        """Advance by one tick: pods become ready, end, and are recreated."""
         for name, each in list(self.pods.items()):
             each.age += 1
             if each.pod.deleting and each.age > 1:

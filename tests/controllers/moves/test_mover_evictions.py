@@ -1,4 +1,4 @@
-"""Evictions as an API server sees them, with a disruption budget in between."""
+"""Evictions through a real API server, with a disruption budget."""
 
 import asyncio
 import contextlib
@@ -27,20 +27,20 @@ OWNER = Owner("StatefulSet", "db", "evict")
 
 
 class Trial:
-    """A proxy pod that runs, and what evicts it."""
+    """A running proxy pod, and the writer that evicts it."""
 
     def __init__(self, client: Client, namespace: str, writer: Writer, uid: str) -> None:
         self._client, self._namespace, self._writer = client, namespace, writer
         self._pod = Pod("web", uid, cause="Retire")
 
     async def replace(self, name: str) -> Refusal | None:
-        """Create a replacement of this name; why that is refused."""
+        """Create a replacement of this name; return the reason if it is refused."""
         old = replace(self._pod, cause="Targets")
         await self._writer.create(OWNER, self._owner(), Create(old, name), "app")
         return self.refusal
 
     async def may_end(self) -> bool:
-        """Whether another one would be a proxy pod."""
+        """Return whether a new pod of the owner would be a proxy pod."""
         return await self._writer.is_elected(OWNER, self._owner())
 
     async def may_end_of(self, owner: dict[str, Any]) -> bool:
@@ -73,7 +73,7 @@ class Trial:
         return self.refusal_of("rs")
 
     async def budget(self, allowed: int) -> None:
-        """A budget says how many may be disrupted."""
+        """Create a budget that allows this many disruptions."""
         wanted = {"spec": {"minAvailable": 1 - allowed, "selector": {"matchLabels": {"app": "web"}}}}
         with contextlib.suppress(NotFound):
             await self._client.delete(BUDGETS, "web", self._namespace)

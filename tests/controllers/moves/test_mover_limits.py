@@ -28,7 +28,7 @@ def replacement(uid: str = "n", *, node: str = "us", ready: bool = False, replac
 
 
 class Moves:
-    """Limits by a clock that the test sets, over replacements that it creates."""
+    """Limits with a clock that the test sets, for replacements that it creates."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, parallel: int, rate: float = 1.0) -> None:
         self.now, self.silent = 0.0, set[str]()
@@ -37,7 +37,7 @@ class Moves:
         self.limits = Limits(parallel, rate, self.starting)
 
     def see(self, new: Object) -> None:
-        """Have a watch show a new replacement, or a change of it."""
+        """Report a new or changed replacement, as a watch does."""
         self.starting.note(None, new, self.now, BEGAN)
 
     def count(self) -> int:

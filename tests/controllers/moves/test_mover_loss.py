@@ -20,7 +20,7 @@ NOT_LISTED = "but its address is not listed in target ap"
 
 
 def replaced(owner: Owner, *pods: Pod) -> list[str]:
-    """Names of the pods for which a replacement is created."""
+    """Return the names of the pods for which a replacement is created."""
     return [action.old.name for action in decide(owner, pods).actions if isinstance(action, Create)]
 
 

@@ -25,7 +25,8 @@ class Member:
 
 @dataclass
 class World:
-    """A StatefulSet without claims. Its controller makes members one after the other, as OrderedReady has it."""
+    """A StatefulSet without claims. Its controller creates members one after the other (podManagementPolicy
+    OrderedReady)."""
 
     random: random.Random
     replicas: int = 3

@@ -34,17 +34,17 @@ class World:
     wanted: str = "us"
     held: str = ""
     quota: bool = False
-    """Whether no replacement is admitted for now."""
+    """Whether a quota refuses replacements."""
     silent: str = ""
     """The unreachable target: its changes are not observed, and requests to it have no effect. Empty for none."""
     lost: bool = False
-    """Whether it is given up."""
+    """Whether the silent target is lost."""
     template: int = 0
     pods: dict[str, Version] = field(default_factory=dict)
     made: int = 0
     trouble: bool = True
     smooth: bool = True
-    """Whether nothing but the mover has taken a pod away."""
+    """Whether only the mover has deleted pods so far."""
 
     def __post_init__(self) -> None:
         for _ in range(self.replicas):
@@ -54,7 +54,7 @@ class World:
             each.age = LONG_ENOUGH
 
     def new(self, target: str = "", **fields: object) -> None:
-        """The ReplicaSet creates a pod."""
+        """Create a pod, as the ReplicaSet controller does."""
         self.made += 1
         pod = Pod(name=f"web-{self.made:04}", uid=f"u{self.made:04}", created=f"{self.made:04}", placed=False)
         pod = replace(pod, available=False, **fields)
@@ -63,7 +63,7 @@ class World:
     # Other actors --------------------------------------------------------------------------------------------------
 
     def tick(self) -> None:
-        """Time goes by: pods are placed, become ready, end; the ReplicaSet does its work."""
+        """Advance by one tick: pods are placed, become ready, end; the ReplicaSet controller works."""
         for name, each in list(self.pods.items()):
             released = self.lost and each.pod.deleting
             if each.pod.placed and each.target == self.silent and not released:
@@ -78,7 +78,7 @@ class World:
         self.control()
 
     def control(self) -> None:
-        """The ReplicaSet's controller, now or later."""
+        """Run the ReplicaSet controller; with trouble, some of its steps are late."""
         for step in (self.adopt, self.scale):
             if not self.trouble or self.random.random() < 0.6:
                 step()

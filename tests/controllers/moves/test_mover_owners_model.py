@@ -68,7 +68,7 @@ class App:
 
 
 class Fleet:
-    """The mover and its limits. A tick is a second."""
+    """The mover and its limits. A tick is one second."""
 
     def __init__(self, chance: random.Random, monkeypatch: pytest.MonkeyPatch, parallel: int = 4) -> None:
         self.now, self.random, self.parallel = 0, chance, parallel
@@ -105,7 +105,7 @@ class Fleet:
         return made.pod.placed and made.age >= STARTS and (app.starts or not made.pod.replaces)
 
     def note(self, app: App, made: Made, *, gone: bool = False) -> None:
-        """Have the mover's watch see a pod."""
+        """Report a pod to the mover, as its watch does."""
         old, made.seen = made.seen, None if gone else self.object(app, made)
         self.starting.note(old, made.seen, float(self.now), parse(CREATED))
 
@@ -119,7 +119,8 @@ class Fleet:
         return Object(PODS, encode({**body, "spec": spec, "status": {"conditions": [ready]}}))
 
     def tick(self) -> None:
-        """Pods start; the mover looks at all owners: at first in the order of its queue, then as their timers end."""
+        """Advance by one tick. The mover reconciles all owners: first in the order of its queue, then as their
+        timers end."""
         for app in self.apps:
             for made in app.pods.values():
                 made.age += 1

@@ -1,4 +1,4 @@
-"""Writes of the mover that a policy or a disruption budget refuses: reported, and tried again after growing pauses."""
+"""Writes of the mover that a policy or a disruption budget refuses: reported, and retried after growing pauses."""
 
 import copy
 from pathlib import Path
@@ -49,7 +49,7 @@ def test_pauses_after_refusals_grow_up_to_a_minute_for_each_subject_and_end_when
 
 
 def test_the_refusal_of_a_budget_holds_no_lost_pod() -> None:
-    """A deletion of a lost pod asks no budget."""
+    """The deletion of a lost pod does not depend on a budget."""
     deps: Any = SimpleNamespace(proxies=SimpleNamespace(informer=SimpleNamespace(store=None)), recorder=None)
     rest: Any = None
     actions, key = Actions(deps, rest, rest, rest, rest, rest), ("StatefulSet", "default", "db", "s")
@@ -105,7 +105,7 @@ async def test_a_replacement_that_may_not_be_adopted_leaves_the_old_pod_as_it_wa
 
 
 async def _adoption(pair: Pair, deps: Deps) -> Adopt:
-    """Create a pod that is replaced and its replacement."""
+    """Create a pod and its replacement."""
     uids = {}
     for name, marks in (("old", {moves.ANNOTATION_REPLACED_BY: "n"}), ("new", {})):
         pod = proxy_pod(elected(name, pair.namespace), [])

@@ -1,4 +1,4 @@
-"""A drain whose pods have siblings in a target that does not answer, on real API servers."""
+"""A drain of pods with siblings in a silent target, on real API servers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ OWNER = {"apiVersion": "example.org/v1", "kind": "Cell", "name": "cell", "uid": 
 
 
 async def bound(pair: Pair, name: str, target: Target, ready: str) -> None:
-    """A proxy pod in a target."""
+    """Create a proxy pod in a target."""
     pod: dict[str, Any] = proxy_pod(elected(name, pair.namespace), [])
     pod["metadata"]["ownerReferences"] = [OWNER]
     pod["spec"]["nodeName"] = target.node_name
@@ -34,7 +34,7 @@ async def bound(pair: Pair, name: str, target: Target, ready: str) -> None:
 
 
 async def says(pair: Pair, name: str, words: str) -> None:
-    """Wait until the condition Placed of a pod has these words."""
+    """Wait until the condition Placed of a pod contains these words."""
 
     async def probe() -> bool:
         found = condition_of(await pair.here.get(PODS, name, pair.namespace), moves.CONDITION) or {}

@@ -29,7 +29,7 @@ def put_pod(here: Offline, name: str, namespace: str, **annotations: str) -> Non
 
 
 class Calls:
-    """Calls of a function, and the most of them between two turns of another task."""
+    """Counts calls of a function, and the maximum between two turns of another task."""
 
     def __init__(self, call: Callable[[Any], Any]) -> None:
         self.of: list[Any] = []

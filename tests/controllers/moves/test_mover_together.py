@@ -79,7 +79,7 @@ def test_without_room_nothing_goes() -> None:
 
 
 def packing(name: str, *cpus: int, closed: bool = False, told: bool = True) -> Packing:
-    """A target with so many nodes, and so much free on each."""
+    """Return the capacity of a target whose nodes each have this much free."""
     free = msgspec.json.encode({"cpu": str(sum(cpus)), "pods": "99"}).decode()
     node: dict[str, Any] = {"metadata": {"name": name, "annotations": {names.ANNOTATION_FREE: free}}}
     node["spec"] = {"unschedulable": closed}

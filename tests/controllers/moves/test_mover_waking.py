@@ -40,7 +40,7 @@ def controlled_by(kind: Kind, owner: Raw) -> list[Raw]:
 
 
 async def deployment(pair: Pair, made: Raw) -> None:
-    """Create a paused Deployment, a pod, and a ReplicaSet, whose controller adopts the pod and makes no other one."""
+    """Create a paused Deployment, a pod, and a ReplicaSet, whose controller adopts the pod and creates no other."""
     containers = {"containers": [{"name": "main", "image": "busybox"}]}
     template = {"metadata": {"labels": LABELS}, "spec": containers}
     spec = {"replicas": 1, "paused": True, "selector": {"matchLabels": LABELS}, "template": template}

@@ -1,4 +1,4 @@
-"""Ends of delegates between real clusters: Services stop routing to them first, and grace periods reach them."""
+"""Deletion of delegates between real clusters: Services stop routing to them first, and grace periods apply."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ PORTS = [{"port": 80}]
 
 
 class Place:
-    """A namespace of two clusters with a Service that both share."""
+    """A namespace of two clusters with a shared Service."""
 
     def __init__(self, pair: Pair, target: Target, relay: Relay) -> None:
         self.pair, self.target, self.relay = pair, target, relay
@@ -55,7 +55,7 @@ class Place:
         await self.pair.there.create(SERVICES, copy, self.pair.namespace)
 
     async def pod(self, name: str = "web", **spec: Any) -> str:
-        """The name of the delegate of a new pod."""
+        """Create a pod; return the name of its delegate."""
         made = await create(self.pair.here, elected(name, self.pair.namespace, **spec), [self.target])
         return names.chaperon(name, made["metadata"]["uid"])
 
@@ -71,19 +71,19 @@ class Place:
         return name, await until(served)
 
     async def routed(self, client: Client) -> set[str]:
-        """Addresses that a cluster routes to."""
+        """Return the addresses that a cluster routes to."""
         slices = await client.list(ENDPOINT_SLICES, self.pair.namespace)
         return {each for slice in slices for found in ready(slice).values() for each in found}
 
     async def mirror(self, address: str) -> None:
-        """An endpoint that a cluster has not forgotten yet."""
+        """Create an endpoint that a cluster has not removed yet."""
         labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_GLOBAL: "true"}
         slice = {"metadata": {"name": "late", "labels": labels}, "addressType": "IPv4", "ports": PORTS}
         slice["endpoints"] = [{"addresses": [address], "conditions": {"ready": True}}]
         await self.pair.here.create(ENDPOINT_SLICES, slice, self.pair.namespace)
 
     async def is_withdrawn(self, name: str) -> bool:
-        """Whether neither a chaperon nor its delegate has the label by which Services select it."""
+        """Return whether neither the chaperon nor its delegate has the label that Services select."""
         found = [await self.pair.there.get(kind, name, self.pair.namespace) for kind in (CHAPERONS, PODS)]
         return not any(names.LABEL_SERVING in each["metadata"]["labels"] for each in found)
 
@@ -92,12 +92,12 @@ class Place:
         return metadata
 
     async def labels(self, name: str) -> Raw:
-        """Labels of a delegate."""
+        """Return the labels of a delegate."""
         labels: Raw = (await self.pair.there.get(PODS, name, self.pair.namespace))["metadata"]["labels"]
         return labels
 
     async def grace(self, name: str) -> int | None:
-        """Seconds that a delegate has to end, None if it is not being deleted."""
+        """Return the grace period of a delegate in seconds; None if it is not being deleted."""
         return (await self.pair.there.get(PODS, name, self.pair.namespace))["metadata"].get(
             "deletionGracePeriodSeconds"
         )
@@ -112,7 +112,7 @@ class Place:
 
 @contextlib.asynccontextmanager
 async def source(pair: Pair, **settings: Any) -> AsyncIterator[Place]:
-    """The source's agent, with the target behind a relay."""
+    """Run the source's agent, with the target behind a relay."""
     async with (
         Relay.started(load(str(pair.clusters[1].kubeconfig))) as relay,
         running(pair.clusters[0], *HERE, **settings) as pair.deps,
@@ -125,7 +125,7 @@ async def source(pair: Pair, **settings: Any) -> AsyncIterator[Place]:
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair, **settings: Any) -> AsyncIterator[Place]:
-    """Both agents."""
+    """Run both agents."""
     async with running(pair.clusters[1], *THERE), source(pair, **settings) as place:
         yield place
 

@@ -45,7 +45,7 @@ CLOSED = "https://127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 async def _placements(pair: Pair) -> AsyncIterator[None]:
-    """The definitions in the source, which may stay; nothing else does."""
+    """Install the CRDs in the source, and keep them; delete all other objects afterwards."""
     await install(pair.here)
     with contextlib.suppress(NotFound):
         # A patch would keep amounts of earlier tests.
@@ -76,7 +76,7 @@ async def uid_of(pair: Pair) -> str:
 
 
 def called(pair: Pair, name: str = "eu") -> str:
-    """A name that no other test uses."""
+    """Return a name that no other test uses."""
     return f"{name}-{pair.namespace.removeprefix('test-')}"
 
 
@@ -96,7 +96,7 @@ async def leave(pair: Pair, name: str) -> None:
 
 
 async def cluster(pair: Pair, name: str, holds: Holds = bool) -> Raw:
-    """The ManagedCluster once something holds of it."""
+    """Return the ManagedCluster, once it has this property."""
 
     async def probe() -> Raw | None:
         found = await pair.here.get(MANAGED_CLUSTERS, name)
@@ -106,7 +106,7 @@ async def cluster(pair: Pair, name: str, holds: Holds = bool) -> Raw:
 
 
 async def says(pair: Pair, name: str, want: str | None) -> None:
-    """Wait until a Target says this of its ManagedCluster."""
+    """Wait until a Target reports this about its ManagedCluster."""
 
     async def probe() -> bool:
         found = await pair.here.get(TARGETS, name, pair.namespace)

@@ -43,7 +43,7 @@ def view(*leads: Lead, current: Raw | None = None, **rest: Any) -> View:
 
 
 def written(first: View, *, version: str = "1") -> Raw:
-    """The ManagedCluster once nothing is left to write, as an API server would keep it."""
+    """Return the ManagedCluster after all writes, as an API server would store it."""
     action = decide(first)
     current: Raw = first.current or {}
     for _ in range(3):

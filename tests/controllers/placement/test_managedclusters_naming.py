@@ -1,4 +1,4 @@
-"""Which ManagedCluster stands for the cluster of a Target."""
+"""Mapping of Targets to the ManagedClusters of their clusters."""
 
 from collections.abc import Sequence
 

@@ -27,7 +27,7 @@ TAINT = {"key": "maintenance", "effect": "NoSelect", "timeAdded": "2026-01-01T00
 
 
 class Source:
-    """Placements of a source over clusters that each have one Target, as its agent keeps ManagedClusters."""
+    """Placements of a source over clusters with one Target each; its agent creates the ManagedClusters."""
 
     def __init__(self, clusters: int, placements: list[Raw]) -> None:
         self.seconds = 0.0
@@ -40,7 +40,7 @@ class Source:
         self.look()
 
     def look(self) -> None:
-        """Write what follows, until nothing does."""
+        """Reconcile each ManagedCluster, then evaluate each Placement."""
         for name in self.clusters:
             said = LOST if name in self.silent else READY
             target = {"metadata": {}, "status": {"clusterUID": name, "conditions": said}}
@@ -60,13 +60,13 @@ class Source:
         return view(one, name=name, uid=name, current=current, silent_for=self.outages.seconds(name))
 
     def cut(self, *names: str) -> None:
-        """Let clusters fall silent, one after the other."""
+        """Disconnect clusters, one after the other."""
         for name in names:
             self.silent.add(name)
             self.look()
 
     def mend(self, *names: str) -> None:
-        """Let them answer again, one after the other."""
+        """Reconnect clusters, one after the other."""
         for name in names:
             self.silent.discard(name)
             self.look()

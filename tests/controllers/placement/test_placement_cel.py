@@ -21,7 +21,7 @@ SWELLING = '"x"' + ".replace('x', 'xxxxxxxxxxxxxxxx')" * 12 + ".size() == 1"
 
 @dataclass
 class Stored:
-    """A ManagedCluster as a store has it."""
+    """A ManagedCluster as stored in an informer."""
 
     raw: bytes
     uid: str

@@ -40,7 +40,7 @@ def outcome(
 
 
 def written(before: Raw, present: Sequence[Present], plan: Plan) -> tuple[Raw, list[Present]]:
-    """The Placement and its decisions when the plan has been written."""
+    """Return the Placement and its decisions after the plan was written."""
     found = {each.name: each for each in present if each not in (*plan.delete, *plan.surplus)}
     for manifest in plan.create:
         metadata = manifest["metadata"]

@@ -44,7 +44,7 @@ def test_what_a_placement_looks_at(spec: dict[str, Any], want: Interest) -> None
 
 
 def interests(**found: Interest) -> Interests:
-    """By `NAMESPACE_NAME`."""
+    """Build interests from keywords of the form `NAMESPACE_NAME`."""
     made = Interests()
     for name, each in found.items():
         namespace, _, rest = name.partition("_")

@@ -46,7 +46,7 @@ async def joined(pair: Pair) -> AsyncIterator[dict[str, int]]:
 
 
 async def decision(pair: Pair) -> Raw:
-    """The PlacementDecision once it names a cluster."""
+    """Return the PlacementDecision, once it names a cluster."""
 
     async def probe() -> Raw | None:
         found = await pair.here.get(PLACEMENT_DECISIONS, decision_name("web", 1), pair.namespace)

@@ -1,4 +1,4 @@
-"""When Placements look again: at once as long as that comes to an end, and ever later when two chase each other."""
+"""Requeueing of Placements: fast at first, and with growing delay when two keep affecting each other."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""Scores of a real Prometheus, on a real API server."""
+"""Scores from a real Prometheus, on a real API server."""
 
 import base64
 import contextlib
@@ -53,7 +53,7 @@ class Exporter:
 
 @contextlib.asynccontextmanager
 async def served(app: web.Application, context: ssl.SSLContext | None = None) -> AsyncIterator[str]:
-    """HOST:PORT of an application."""
+    """Serve an application; yield its HOST:PORT."""
     runner = web.AppRunner(app, access_log=None, handle_signals=False, shutdown_timeout=0.1)
     await runner.setup()
     try:
@@ -76,7 +76,7 @@ async def measuring(folder: Path, **values: str) -> AsyncIterator[tuple[Exporter
 
 @pytest.fixture
 async def clusters(client: Client, namespace: str, placement_kinds: None) -> AsyncIterator[tuple[str, str]]:
-    """Two ManagedClusters."""
+    """Create two ManagedClusters; yield their names."""
     names = (f"{namespace}-eu", f"{namespace}-us")
     for name in names:
         await managed_cluster(client, name)
@@ -87,13 +87,13 @@ async def clusters(client: Client, namespace: str, placement_kinds: None) -> Asy
 
 
 async def managed_cluster(client: Client, name: str) -> None:
-    """A ManagedCluster, and the namespace that belongs to it."""
+    """Create a ManagedCluster and its namespace."""
     await client.create(NAMESPACES, object_of(NAMESPACES, name))
     await client.create(MANAGED_CLUSTERS, object_of(MANAGED_CLUSTERS, name, spec={"hubAcceptsClient": True}))
 
 
 def wanted(url: str, *scores: Raw) -> Raw:
-    """Settings with these scores."""
+    """Return settings with these scores."""
     given = {
         "name": "latency",
         "resource": NAME,
@@ -111,7 +111,7 @@ async def status(client: Client, cluster: str, name: str = NAME) -> Raw:
 
 
 def says(client: Client, cluster: str, want: dict[str, int], reason: str = "Updated", name: str = NAME) -> Any:
-    """A probe: these are the scores, and the condition has this reason."""
+    """Return a probe for these scores, and for a condition with this reason."""
 
     async def probe() -> Raw | None:
         found = await status(client, cluster, name)

@@ -1,4 +1,4 @@
-"""Scores of usage, on a real API server that is both source and target."""
+"""Usage scores, on a real API server that is both source and target."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -75,7 +75,7 @@ async def connect(deps: Deps, cluster: Cluster, namespace: str, fingerprint: str
 
 
 async def scores(client: Client, cluster: str) -> Raw | None:
-    """The status of a cluster's scores once it has one."""
+    """Return the status of a cluster's scores; None if there is none yet."""
     with contextlib.suppress(NotFound):
         found = await client.get(ADDON_PLACEMENT_SCORES, NAME, cluster)
         return dict(found["status"]) if found.get("status") else None

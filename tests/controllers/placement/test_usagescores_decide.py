@@ -1,4 +1,4 @@
-"""Which scores of usage a cluster has."""
+"""Usage scores of clusters."""
 
 import json
 

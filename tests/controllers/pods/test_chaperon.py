@@ -309,7 +309,7 @@ def source(policy: dict[str, Any]) -> dict[str, Any]:
 
 
 async def within_policy(client: Client, namespace: str, name: str) -> str:
-    """The message of a chaperon that a policy refuses, empty if none does."""
+    """Return the message of a chaperon that a policy refuses; empty if none refuses it."""
     conditions = (await client.get(CHAPERONS, name, namespace)).get("status", {}).get("conditions") or ()
     found = {each["type"]: each["message"] for each in conditions}
     return found.get("PodScheduled", "") if "multicluster/WithinPolicy" in found else ""

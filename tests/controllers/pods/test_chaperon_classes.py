@@ -1,4 +1,4 @@
-"""Delegates whose PriorityClass their cluster does not have, on a real API server."""
+"""Delegates whose PriorityClass does not exist in their cluster, on a real API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Every row of section 4.5 of the wire contract that is about a chaperon and its pod."""
+"""Each row of section 4.5 of the wire contract about a chaperon and its pod."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -80,7 +80,7 @@ def test_a_pod_that_was_refused_before_is_tried_again() -> None:
 
 
 def noted(**more: None) -> PatchChaperon:
-    """The note that a pod is missing, over the version that was judged and after asking for the pod."""
+    """Return the patch that records a missing pod, for the judged version only and after a live read of the pod."""
     told = {SINCE: "2026-01-01T12:00:00Z", **more}
     return PatchChaperon({"metadata": {"annotations": told, "resourceVersion": "7"}}, if_missing=True)
 

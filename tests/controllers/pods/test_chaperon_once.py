@@ -24,7 +24,7 @@ Raw = dict[str, Any]
 
 
 async def notes(client: Client, namespace: str) -> dict[str, str]:
-    """Annotations of the chaperon."""
+    """Return the annotations of the chaperon."""
     found: dict[str, str] = (await client.get(CHAPERONS, "web", namespace))["metadata"].get("annotations") or {}
     return found
 

@@ -26,7 +26,7 @@ def chaperon(status: dict[str, Any] | None = None) -> dict[str, Any]:
 
 
 def candidate(status: dict[str, Any], *, age: float, **spec: Any) -> dict[str, Any]:
-    """A delegate for the candidate scheduler."""
+    """Return a delegate for the candidate scheduler."""
     metadata = {
         "name": "web-1",
         "namespace": "default",

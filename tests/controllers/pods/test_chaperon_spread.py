@@ -1,4 +1,4 @@
-"""Delegates that are spread hard, in a target that has virtual nodes itself."""
+"""Delegates with hard spread constraints, in a target that has virtual nodes itself."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 @contextlib.asynccontextmanager
 async def virtual_node(client: Client, name: str) -> AsyncIterator[None]:
-    """A virtual node with the region of another cluster."""
+    """Create a virtual node in the region of another cluster."""
     labels = {names.PROVIDER_KEY: names.PROVIDER_VALUE, manifests.REGION: "elsewhere"}
     await client.create(NODES, {"metadata": {"name": name, "labels": labels}, "spec": {"taints": [PROVIDER]}})
     try:

@@ -32,7 +32,7 @@ QUARREL_SECONDS = 4.0
 
 @contextlib.asynccontextmanager
 async def proxy(cluster: Cluster, client: Client, namespace: str, **spec: Any) -> AsyncIterator[str]:
-    """A proxy pod `web` that runs, in a target that takes live changes; the name of its delegate."""
+    """Run a proxy pod `web` in a target that accepts live changes; yield the name of its delegate."""
     async with (
         summary(client, **{names.ANNOTATION_AGENT_VERSION: "0.1.0"}),
         running(cluster, *ALL) as deps,
@@ -45,13 +45,13 @@ async def proxy(cluster: Cluster, client: Client, namespace: str, **spec: Any) -
 
 
 async def condition(client: Client, namespace: str, pod: str, type: str) -> Raw:
-    """The condition of a pod, {} for none."""
+    """Return the condition of a pod, {} if it has none."""
     found = await client.get(PODS, pod, namespace)
     return dict(find_condition(found["status"].get("conditions"), type) or {})
 
 
 async def write(client: Client, namespace: str, pod: str, type: str, status: str | None) -> None:
-    """Set or remove (None) a condition, as a controller does that owns it."""
+    """Set a condition, or remove it (None), as its owning controller does."""
     told = {"status": status} if status else {"$patch": "delete"}
     patch = {"status": {"conditions": [{"type": type, **told}]}}
     await client.patch(PODS, pod, patch, namespace, sub="status", style="strategic")

@@ -29,7 +29,7 @@ SELECTOR = "type=Warning,involvedObject.kind=Pod"
 
 
 async def warn(client: Client, pod: Raw, name: str, **more: Any) -> None:
-    """A Warning about a pod, as the kubelet of a node called n writes it."""
+    """Create a Warning about a pod, as the kubelet of the node `n` does."""
     metadata = pod["metadata"]
     involved = {
         "apiVersion": "v1",
@@ -117,7 +117,7 @@ async def test_a_warning_from_before_the_agent_knew_whose_delegate_it_is_about_i
 
 
 async def let(client: Client, namespace: str, account: str, rule: Raw) -> None:
-    """Make an account that may do this in a namespace, and nothing else."""
+    """Create an account that has exactly this right in a namespace."""
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": account}}, namespace)
     await client.create(ROLES, {"metadata": {"name": "one"}, "rules": [rule]}, namespace)
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "one"}
@@ -147,7 +147,7 @@ async def test_a_target_that_keeps_its_events_to_itself_disturbs_nothing(
 
 
 async def limited(cluster: Cluster, client: Client, namespace: str) -> Connection:
-    """The cluster with the rights that Admiralty gives to its sources, which may not read events."""
+    """Connect to the cluster with the rights that Admiralty grants to sources, without events."""
     connection = load(str(cluster.kubeconfig))
     token = await token_of(client, "source", namespace)
     return Connection(connection.server, tls=trusting(connection), auth=StaticAuth(f"Bearer {token}"))

@@ -128,7 +128,7 @@ async def test_a_pod_whose_chaperon_is_gone_before_its_delegate_goes_after_the_d
 async def test_a_pod_whose_chaperon_somebody_deletes_in_the_target_goes_after_the_delegate(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """As kubectl deletes: the delegate follows in the background."""
+    """kubectl deletes in the background: the garbage collector then deletes the delegate."""
     async with staged(cluster, client, namespace) as at:
         name = await at.runs()
         await client.delete(CHAPERONS, name, namespace, propagation="Background")
@@ -139,7 +139,7 @@ async def test_a_pod_whose_chaperon_somebody_deletes_in_the_target_goes_after_th
 async def test_an_agent_that_has_seen_no_chaperon_going_asks_for_the_delegate_too(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """As after a start."""
+    """The agent has just started."""
     async with staged(cluster, client, namespace) as at:
         manifest = elected("web", namespace, schedulingGates=[{"name": "flotilla.test/gate"}])
         uid = (await create(client, manifest, [at.target]))["metadata"]["uid"]

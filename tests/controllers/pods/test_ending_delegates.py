@@ -28,7 +28,7 @@ ADDRESS = "10.2.0.9"
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair) -> AsyncIterator[Target]:
-    """The controllers of both clusters."""
+    """Run the controllers of both clusters."""
     async with (
         running(pair.clusters[1], Chaperon),
         running(pair.clusters[0], Feedback, ProxyScheduler) as deps,
@@ -50,7 +50,7 @@ async def serving(pair: Pair, target: Target, name: str, **spec: Any) -> str:
 
 
 async def endpoint(pair: Pair, name: str, **conditions: bool) -> bool:
-    """Whether the source's own EndpointSlices have a pod with these conditions."""
+    """Return whether the source's own EndpointSlices have a pod with these conditions."""
     slices = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=f"{names.LABEL_SERVICE_NAME}={name}")
     found = [each for slice in slices for each in slice.get("endpoints") or ()]
     return any(conditions.items() <= each["conditions"].items() for each in found)

@@ -1,4 +1,4 @@
-"""Chaperon, feedback and scheduler together on one real API server that is source and target at once."""
+"""Chaperon, feedback and scheduler together, on one real API server that is both source and target."""
 
 import time
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ ALL = (Chaperon, Feedback, ProxyScheduler)
 
 
 async def under_way(client: Client, namespace: str, targets: Mapping[str, Target]) -> dict[str, Any]:
-    """The chaperon of an elected pod `web` that runs."""
+    """Run an elected pod `web`; return its chaperon."""
     await create(client, elected("web", namespace), [*targets.values()])
     await pod_where(client, namespace, "web", phase="Running")
     (chaperon,) = await chaperons(client, namespace)
@@ -122,7 +122,7 @@ async def test_a_delegate_lost_in_the_target_ends_chaperon_and_proxy_pod(
 
 
 async def says_lost(client: Client, namespace: str, why: str) -> None:
-    """Wait until an Event of `web` says why it was deleted."""
+    """Wait until an Event of `web` reports why it was deleted."""
 
     async def said() -> bool:
         events = await client.list(EVENTS, namespace, fields="involvedObject.name=web,reason=DelegateLost")
@@ -175,7 +175,7 @@ async def test_a_candidate_that_waits_for_a_node_and_is_deleted_in_the_target_is
 async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_from_being_replaced(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """On a lost node it takes for ever."""
+    """On a lost node the delegate never ends."""
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
         chaperon = await under_way(client, namespace, targets)
         name = chaperon["metadata"]["name"]
@@ -323,7 +323,7 @@ async def test_while_a_target_is_away_its_pods_stay_as_they_are_and_a_deleted_on
 
 
 async def done_once(client: Client, namespace: str, target: Target, **metadata: Any) -> str:
-    """The delegate's name of an elected pod `web` that is not started again and runs, as a kubelet would say."""
+    """Run an elected pod `web` with restartPolicy Never, as a kubelet reports it; return its delegate's name."""
     pod = elected("web", namespace, restartPolicy="Never", **byhand.NOBODYS)
     pod["metadata"] |= metadata
     await create(client, pod, [target])

@@ -73,12 +73,12 @@ def delegate(
 
 
 def once(policy: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """The proxy pod, of a restart policy by which it may be done."""
+    """Return the proxy pod with this restart policy."""
     return pod | {"spec": {**pod["spec"], "restartPolicy": policy}}
 
 
 def ended(phase: str = "Succeeded", policy: str = "Never", *marks: str, **metadata: Any) -> TargetChaperon:
-    """A delegate that has ended, with annotations of the target on its chaperon."""
+    """Return a delegate that has ended, with annotations of the target on its chaperon."""
     found = delegate(status=RUNNING | {"phase": phase}, annotations=dict.fromkeys(marks, "x"), **metadata)
     return TargetChaperon(EU, found.chaperon | {"spec": {"restartPolicy": policy}})
 
@@ -448,7 +448,7 @@ class TestOfAPodThatHasFailedWithItsTarget:
 
 
 def lost_for_ever(*annotations: str, **spec: Any) -> TargetChaperon:
-    """A delegate that was made, must not run twice, and is missing."""
+    """Return a delegate that existed, must not run twice, and is missing."""
     told = dict.fromkeys((names.ANNOTATION_POD_MISSING_SINCE, names.ANNOTATION_POD_MADE, *annotations), "true")
     found = delegate(annotations=told)
     return replace(found, chaperon=found.chaperon | {"spec": {"restartPolicy": "Never", **spec}})
@@ -518,7 +518,7 @@ def test_addresses_that_lead_to_strangers_are_told_in_an_annotation_until_they_d
 
 
 def come_home(annotations: dict[str, str], found: dict[str, Any]) -> dict[str, Any] | None:
-    """The patch by which they do, None for none."""
+    """Return the patch that copies annotations to the proxy pod; None if there is none."""
     actions = decide(ProxyAndDelegates(found, (delegate(annotations=annotations),), EU, frozenset({EU}), "here"))
     if not actions:
         return None

@@ -1,4 +1,4 @@
-"""Labels that become one where only the contract's count are reported on the pod: on a real API server."""
+"""Labels that become identical in a target of Admiralty are reported on the pod, on a real API server."""
 
 from typing import Any
 

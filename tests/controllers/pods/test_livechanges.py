@@ -46,13 +46,13 @@ async def summary(client: Client, **annotations: str) -> AsyncIterator[None]:
 
 
 class Pair:
-    """A proxy pod that runs, and its delegate."""
+    """A running proxy pod, and its delegate."""
 
     def __init__(self, client: Client, namespace: str, delegate: str) -> None:
         self.client, self.namespace, self.name = client, namespace, delegate
 
     async def change(self, patch: Raw, *, sub: str | None = None) -> None:
-        """As kubectl does it."""
+        """Patch the pod, as kubectl does."""
         await self.client.patch(PODS, "web", patch, self.namespace, sub=sub, style="strategic")
 
     async def proxy(self) -> Raw:

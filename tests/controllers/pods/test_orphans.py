@@ -41,7 +41,7 @@ async def chaperon(pair: Pair, cluster_uid: str, pod: Raw) -> None:
 
 
 async def parents(pair: Pair) -> set[str]:
-    """Names of pods whose chaperons are in the target and are not being deleted."""
+    """Return the names of pods whose chaperons exist in the target and are not being deleted."""
     found = await pair.there.list(CHAPERONS, pair.namespace)
     live = [each["metadata"] for each in found if "deletionTimestamp" not in each["metadata"]]
     return {metadata["annotations"][names.ANNOTATION_PARENT_NAME] for metadata in live}

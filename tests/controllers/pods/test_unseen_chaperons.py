@@ -46,7 +46,7 @@ def posts(relay: Relay) -> int:
 
 
 async def runs(client: Client, namespace: str) -> bool:
-    """Whether a delegate runs."""
+    """Return whether a delegate runs."""
     found = await client.list(PODS, namespace, labels=names.LABEL_PARENT_UID)
     return any(pod["status"].get("phase") == "Running" for pod in found)
 
@@ -161,7 +161,7 @@ async def test_a_pod_whose_delegate_was_seen_going_costs_one_small_question(
 async def test_a_claimed_pod_without_a_chaperon_is_asked_for_before_it_goes(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """As after a start of the agent, which has seen nothing going."""
+    """The agent has just started, and has not observed a deletion."""
     async with staged(cluster, client, namespace) as at:
         manifest = elected("web", namespace, schedulingGates=[{"name": "flotilla.test/gate"}])
         pod = await create(client, manifest, [*at.targets.values()])
@@ -220,7 +220,7 @@ async def removing(cluster: Cluster, client: Client, namespace: str) -> AsyncIte
 
 
 async def send(client: Client, namespace: str, name: str) -> Raw:
-    """A proxy pod for the Target `eu`."""
+    """Create a proxy pod for the Target `eu`."""
     manifest = elected(name, namespace)
     return await client.create(PODS, proxy_pod(manifest, [names.finalizer(namespace, "eu")]))
 

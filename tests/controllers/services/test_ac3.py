@@ -86,7 +86,7 @@ class Networks:
         await self.once(fits)
 
     async def linked(self, *wanted: Raw) -> list[Raw]:
-        """The ServiceLinks of networks, once their specs are these."""
+        """Return the ServiceLinks of networks, once their specs are these."""
 
         async def probe() -> list[Raw] | None:
             found = await self.pair.here.list(SERVICE_LINKS, self.pair.namespace, labels="multicluster/ac3-network-uid")
@@ -379,7 +379,7 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
             await until(told)
             found = await networks.once(lambda found: bool(found.get("status")))
             assert found["status"] == {"previousLinks": made["spec"]["links"]}
-        # A new agent detects the conflict, and does not write it again.
+        # A new agent detects that the CRD keeps no conditions, and does not write them again.
         writes.clear()
         async with pair.at_work(networks_room, ServiceLinksController, **ON):
             await until(lambda: rooms[0]._said)

@@ -1,4 +1,4 @@
-"""An agent of a target is asked whose it is, at the address of its pod."""
+"""An agent of a target is asked for its identity, at the address of its pod."""
 
 import asyncio
 import contextlib

@@ -1,4 +1,4 @@
-"""Copies of Services select delegates by labels that cannot collide, of their own source only: real API servers."""
+"""Copies of Services select only delegates of their own source, by collision-free labels; on real API servers."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ EXACT = {"multicluster/U_app": "web", names.LABEL_SERVING: "true"}
 
 
 def marked(selector: Raw) -> Raw:
-    """Annotations of a Service that selects proxy pods, as the source's agent writes them."""
+    """Return the annotations of a Service that selects proxy pods, as the source's agent writes them."""
     found: Raw = native({"metadata": {}, "spec": {"selector": selector}})["metadata"]["annotations"]
     return found
 
@@ -50,7 +50,7 @@ def proxied(name: str, namespace: str, labels: Raw | None = None, node: str = ""
 
 
 async def delegated(pair: Pair, source: str, name: str, labels: Raw) -> str:
-    """Create the delegate of a pod of a source in the target; returns its address."""
+    """Create the delegate of a source's pod in the target; return its address."""
     proxy = proxied(name, pair.namespace, labels)
     proxy["metadata"]["uid"] = f"{source}-{name}"
     made = chaperon(proxy, cluster_name=source, cluster_uid=source)
@@ -104,12 +104,12 @@ async def test_copies_of_two_sources_lead_to_their_own_delegates_although_labels
 
 
 WHICH = {"broker": "broker", "shop": "shop", "plain": "shop"}
-"""Which pod each Service selects on a plain cluster."""
+"""Pod that each Service selects in a plain cluster."""
 
 
 @contextlib.asynccontextmanager
 async def always_ready(pair: Pair, service: str) -> AsyncIterator[None]:
-    """Within this the target has a ready endpoint of a Service all the time."""
+    """Assert that the target has a ready endpoint of a Service throughout the context."""
     empty = 0
 
     async def watch() -> None:
@@ -130,7 +130,7 @@ async def always_ready(pair: Pair, service: str) -> AsyncIterator[None]:
 
 
 async def old_chaperon(pair: Pair, proxy: Raw, cluster_uid: str) -> Raw:
-    """Create the chaperon as the version before does."""
+    """Create the chaperon as the previous version does."""
     made = chaperon(proxy, cluster_name="here", cluster_uid=cluster_uid, exact=False)
     kept = names.LABEL_PARENT_CLUSTER_UID
     labels = made["metadata"]["labels"]

@@ -1,4 +1,4 @@
-"""A copy that is being created when the last delegate gets its labels selects by exact labels, too."""
+"""A copy whose creation is in flight when the last delegate gets its labels selects by exact labels, too."""
 
 import asyncio
 from typing import Any

@@ -1,4 +1,4 @@
-"""Endpoints of a target that is slow to be read, or not connected yet."""
+"""Endpoints of a target that is slow to read, or not connected yet."""
 
 import pytest
 
@@ -50,7 +50,7 @@ async def test_a_service_is_looked_at_again_while_the_slices_of_its_cluster_are_
 async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """As after every start of the agent, which reads its own cluster before it has found its targets."""
+    """After every start the agent reads its own cluster before it connects to its targets."""
     made = manifests.ours("Target", "far", namespace, {"kubeconfigSecret": {"name": "far"}})
     await client.create(TARGETS, made, namespace)
     shared = {

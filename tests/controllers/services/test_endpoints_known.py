@@ -14,7 +14,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Counted(EndpointsController):
-    """Notes which Services are looked at, and where."""
+    """Records which Services are requeued, and for which targets."""
 
     def __init__(self, targets: Any) -> None:
         self._deps: Any = SimpleNamespace(targets=targets)

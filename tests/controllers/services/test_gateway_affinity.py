@@ -85,7 +85,7 @@ async def led(client: Client, namespace: str, *, ready: bool) -> Raw:
 
 
 async def offered_by_both(pair: Pair, links: Links) -> None:
-    """Either cluster has a ready endpoint of `web`, and its gateways answer those of the other one."""
+    """Give each cluster a ready endpoint of `web` and gateways that answer those of the other cluster."""
     await links.shared_by("True", "Gateway")
     await pair.copy(SERVICES, "web")
     for client in (pair.here, pair.there):
@@ -95,7 +95,7 @@ async def offered_by_both(pair: Pair, links: Links) -> None:
 
 
 async def become(pair: Pair, client: Client, **fields: Any) -> None:
-    """The cluster's own endpoint is another one."""
+    """Replace the cluster's own endpoint."""
     body = {"endpoints": [{"addresses": ["10.9.0.1"], "conditions": {"ready": True}, **fields}]}
     await client.patch(ENDPOINT_SLICES, "web-own", body, pair.namespace)
 

@@ -37,7 +37,7 @@ async def own(pair: Pair) -> AsyncIterator[str]:
 
 
 async def tell(pair: Pair, mine: GatewayPod, theirs: GatewayPod) -> None:
-    """What agents would: the certificate, the summary, and the GatewayPeer of the other cluster."""
+    """Create the certificate, the summary, and the GatewayPeer of the other cluster, as agents do."""
     data = {key: value.decode() for key, value in mine.bundle.data().items()}
     await pair.here.create(SECRETS, {"metadata": {"name": GATEWAY_SECRET}, "stringData": data}, pair.namespace)
     told = {ANNOTATION_GATEWAY: write(Told(mine.ca, (mine.at,)))}

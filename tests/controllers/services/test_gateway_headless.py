@@ -86,7 +86,7 @@ async def become(client: Client, namespace: str, **ready: bool) -> dict[str, str
 
 
 async def fronts(client: Client, namespace: str) -> dict[str, Raw]:
-    """Services that stand for hosts."""
+    """Return the Services that represent hosts, by host."""
     found = await client.list(SERVICES, namespace, labels=f"{LABEL_HEADLESS_OF}=db")
     return {each["metadata"]["labels"][LABEL_GATEWAY_HOST]: each for each in found}
 
@@ -99,7 +99,7 @@ async def port_of(client: Client, namespace: str, service: Raw) -> int:
 
 
 async def link_says(pair: Pair, reason: str, part: str = "", *, consumer: str = "here", source: str = "eu") -> None:
-    """Wait until the ServiceLink of `db` has this reason, and this in its message, for callers in one cluster."""
+    """Wait until the ServiceLink of `db` has this reason and these words for callers in one cluster."""
 
     async def probe() -> bool:
         link = await pair.here.get(SERVICE_LINKS, "db", pair.namespace)
@@ -317,7 +317,7 @@ def without_hosts(versions: list[Raw]) -> list[Raw]:
 
 
 async def settled(client: Client, *, knows: bool) -> None:
-    """The API server keeps the fields, or no longer does."""
+    """Wait until the API server keeps the fields, or drops them."""
 
     async def probe() -> bool:
         spec = {"uid": "u", "ca": "c", "headless": [{"name": "x", "ports": [{"port": 1}], "hosts": [{"name": "x"}]}]}
@@ -346,7 +346,7 @@ async def test_a_crd_from_before_drops_all_of_it(joined: Pair, old: str) -> None
 
 @pytest_asyncio.fixture
 async def told(pair: Pair) -> AsyncIterator[Callable[..., Any]]:
-    """GatewayPeers that some source writes, in a cluster with one gateway pod of its own."""
+    """Yield a function that writes GatewayPeers of a source, in a cluster with one gateway pod."""
     labels = {names.LABEL_PARENT_CLUSTER_UID: "a-source"}
     await gateway_pod(pair.here, "gw")
     await pair.create(SERVICES, "db", metadata={"labels": labels}, spec=HEADLESS)

@@ -34,7 +34,7 @@ SHARED: dict[str, Any] = {
 
 @contextlib.asynccontextmanager
 async def many_namespaces(pair: Pair) -> AsyncIterator[list[str]]:
-    """As many as a cluster may keep busy, and one more; enabled, and in both clusters."""
+    """Create one enabled namespace more than a silent cluster may occupy workers for, in both clusters."""
     spaces = [f"{pair.namespace}-{number}" for number in range(WIDTH + 1)]
     try:
         for space in spaces:

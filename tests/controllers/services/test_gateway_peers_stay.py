@@ -27,18 +27,18 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 
 SETTLED_SECONDS = 0.7
-"""Longer than it takes to delete GatewayPeers: they are written at most once in half a second."""
+"""Longer than the deletion of GatewayPeers takes: they are written at most every half second."""
 
 
 async def peers(client: Client, namespace: str) -> dict[str, str]:
-    """UIDs of GatewayPeers by name."""
+    """Return the UIDs of GatewayPeers by name."""
     found = await client.list(GATEWAY_PEERS, namespace)
     return {each["metadata"]["name"]: each["metadata"]["uid"] for each in found}
 
 
 @pytest.fixture
 async def joined(pair: Pair) -> AsyncIterator[Pair]:
-    """Two clusters with gateways that share a Service by them."""
+    """Two clusters that share a Service through gateways."""
     for client in (pair.here, pair.there):
         await tell(client, await uid_of(client), "")
         await gateway(client, "CA")
@@ -60,7 +60,7 @@ async def both(pair: Pair) -> list[dict[str, str]]:
 
 
 async def written(pair: Pair) -> list[dict[str, str]]:
-    """The GatewayPeers of both clusters, once either has one."""
+    """Return the GatewayPeers of both clusters, once each has one."""
 
     async def probe() -> list[dict[str, str]] | None:
         found = await both(pair)

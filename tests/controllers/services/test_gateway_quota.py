@@ -42,7 +42,7 @@ async def peer(client: Client, namespace: str, called: list[Raw], source: str, n
 
 
 async def programmed(client: Client, namespace: str, reason: str) -> Raw:
-    """The GatewayPeer, once its condition Programmed has this reason."""
+    """Return the GatewayPeer, once its condition Programmed has this reason."""
 
     async def probe() -> Raw:
         found = await client.get(GATEWAY_PEERS, "eu", namespace)

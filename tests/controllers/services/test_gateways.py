@@ -1,4 +1,4 @@
-"""Two clusters with gateways on real API servers, with the real Envoy: each learns of the other by its source alone."""
+"""Two clusters with gateways on real API servers, with the real Envoy; only the source's agent connects them."""
 
 import asyncio
 import base64
@@ -72,7 +72,7 @@ EVERYWHERE = (SummaryController, GatewayTrustController, GatewaySlicesController
 
 
 def own_address() -> str:
-    """An address of this machine that an EndpointSlice may have: none on loopback. Nothing is sent."""
+    """Return a non-loopback address of this machine, since EndpointSlices refuse loopback. Sends no packet."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unconnected:
         unconnected.connect(("192.0.2.1", 9))
         found: str = unconnected.getsockname()[0]
@@ -97,7 +97,7 @@ async def pod_at(client: Client, namespace: str, name: str, address: str) -> Non
 
 
 async def offer(client: Client, namespace: str, label: dict[str, str], at: str) -> None:
-    """A ready pod of the Service `web`."""
+    """Create a ready pod of the Service `web`."""
     host, _, port = at.rpartition(":")
     await pod_at(client, namespace, "web-own", host)
     slice = {
@@ -168,14 +168,14 @@ async def says(pair: Pair, reason: str) -> None:
 
 @pytest_asyncio.fixture
 async def shared(joined: Pair) -> Pair:
-    """A Service that both clusters share by gateways."""
+    """A Service that both clusters share through gateways."""
     await joined.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS})
     return joined
 
 
 @pytest_asyncio.fixture
 async def joined(pair: Pair) -> AsyncIterator[Pair]:
-    """A target that is reached by gateways."""
+    """A target that is reached through gateways."""
     await pair.here.create(TARGETS, by_gateway("eu", pair.namespace))
     try:
         yield pair
@@ -229,7 +229,7 @@ async def gateways_known(pair: Pair) -> None:
 async def started(
     stack: contextlib.AsyncExitStack, pair: Pair, far: Deps, mine: str, theirs: str
 ) -> tuple[GatewayPod, GatewayPod]:
-    """The gateways of both clusters."""
+    """Start the gateways of both clusters."""
     assert pair.deps is not None
     found = []
     for client, cluster, at, deps in zip(
@@ -366,7 +366,7 @@ async def ways(client: Client, namespace: str) -> dict[str, bool]:
 
 @contextlib.asynccontextmanager
 async def always_led(client: Client, namespace: str) -> AsyncIterator[None]:
-    """From the first moment to the last some ready endpoint of `web` is known."""
+    """Assert that `web` has a ready endpoint throughout the context."""
     seen: list[dict[str, bool]] = []
 
     async def look() -> None:
@@ -570,7 +570,7 @@ async def test_services_of_others_are_left_alone(pair: Pair) -> None:
 
 
 async def runs_at(client: Client, namespace: str, host: str) -> None:
-    """The pod of the Service `hello`, once it is ready, has an address at which something answers."""
+    """Give the pod of the Service `hello`, once it is ready, an address that answers."""
 
     async def is_ready() -> bool:
         return is_true((await client.get(PODS, "hello", namespace))["status"].get("conditions"), "Ready")

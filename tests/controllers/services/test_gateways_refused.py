@@ -28,7 +28,7 @@ Raw = dict[str, Any]
 
 @pytest_asyncio.fixture
 async def joined(pair: Pair) -> AsyncIterator[Pair]:
-    """A Target that is to be reached by gateways."""
+    """A Target that is reached through gateways."""
     await pair.here.create(TARGETS, by_gateway("eu", pair.namespace))
     try:
         yield pair
@@ -39,7 +39,7 @@ async def joined(pair: Pair) -> AsyncIterator[Pair]:
 
 
 def wanted(pair: Pair, name: str, **spec: Any) -> Raw:
-    """A GatewayPeer that is to be written, with something wrong in its spec or nothing."""
+    """Return a wanted GatewayPeer, with or without a fault in its spec."""
     assert pair.deps is not None
     made = manifest(
         name, pair.namespace, pair.deps.cluster_uid, f"uid-{name}", Told("CA"), [Shared("web", (("http", 80),))], []
@@ -48,7 +48,7 @@ def wanted(pair: Pair, name: str, **spec: Any) -> Raw:
 
 
 class Wanting(GatewayPeersController):
-    """Writes what a test wants to have written."""
+    """Writes the GatewayPeers that a test wants."""
 
     peers: dict[str, Raw]
 

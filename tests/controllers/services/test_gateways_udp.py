@@ -31,7 +31,7 @@ UDP_FIELDS = {"udpServices", "udpOffered"}
 
 @contextlib.asynccontextmanager
 async def backend(pair: Pair) -> AsyncIterator[None]:
-    """A ready pod of the Service `web` in the target, by TCP and by UDP."""
+    """Run a ready pod of the Service `web` in the target, with TCP and UDP."""
     assert pair.deps is not None
     host = own_address()
     async with serving(echo, host) as tcp, datagrams.pod(host, b"udp ") as udp:
@@ -186,7 +186,7 @@ async def older_crd(client: Client) -> AsyncIterator[None]:
 
 
 async def drops_udp(client: Client, namespace: str) -> bool:
-    """Whether an API server has taken in that its CRD is older."""
+    """Return whether an API server serves the older CRD already."""
     services = [{"name": "x", "ports": [{"port": 1}]}]
     spec = {"uid": "x", "ca": "x", "udpServices": services}
     head = {"apiVersion": GATEWAY_PEERS.api_version, "kind": GATEWAY_PEERS.name}

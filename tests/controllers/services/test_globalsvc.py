@@ -1,4 +1,4 @@
-"""Copies of shared Services go through every change that a user may make of the original, on real API servers."""
+"""Copies of shared Services follow every change that a user can make to the original, on real API servers."""
 
 from collections.abc import Callable
 from typing import Any, ClassVar

@@ -17,7 +17,7 @@ SHARED = {"annotations": {names.SHORT_PREFIX + "global": "true"}}
 
 @pytest.fixture
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Ingresses that were decoded."""
+    """Names of the Ingresses that were decoded."""
     found: list[str] = []
     decode = Object.decode
 

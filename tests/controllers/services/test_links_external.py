@@ -1,4 +1,4 @@
-"""The driver `external/NAME`: the controller that the documentation shows, at work between real API servers."""
+"""The driver `external/NAME`: the controller from the documentation, running between real API servers."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def controller() -> str:
 
 @contextlib.asynccontextmanager
 async def at_work(pair: Pair, config: Path) -> AsyncIterator[None]:
-    """The controller as a process of its own, with the kubectl of the sandbox."""
+    """Run the controller as a separate process, with the kubectl of the sandbox."""
     programs = str(Path(pair.clusters[0].runner.plan.programs["kubectl"]).parent)
     environment = {**os.environ, "PATH": f"{programs}:{os.environ['PATH']}"}
     # A session of its own, since it leaves a watching kubectl behind.
@@ -54,14 +54,14 @@ async def at_work(pair: Pair, config: Path) -> AsyncIterator[None]:
 
 
 def write(config: Path, known: dict[str, Any]) -> None:
-    """As a whole, for the controller reads it whenever a link changes."""
+    """Replace the file atomically, since the controller reads it whenever a link changes."""
     new = config.with_suffix(".new")
     new.write_text(json.dumps(known))
     new.replace(config)
 
 
 async def routed(pair: Pair, client: Client, want: list[str], namespace: str = "") -> None:
-    """Wait for these addresses in the slices of the controller."""
+    """Wait until the controller's slices have these addresses."""
 
     async def probe() -> bool:
         made = "endpointslice.kubernetes.io/managed-by=sdwan"

@@ -1,4 +1,4 @@
-"""The driver `istio` on real API servers that serve Istio's kinds and have its remote Secrets; no mesh runs."""
+"""The driver `istio` on real API servers with Istio's CRDs and remote Secrets; no mesh runs."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The driver `linkerd` on real API servers, with something that stands for Linkerd's controllers; no mesh runs."""
+"""The driver `linkerd` on real API servers, with a double of Linkerd's controllers; no mesh runs."""
 
 import asyncio
 from pathlib import Path
@@ -44,7 +44,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def labelled(pair: Pair, client: Client, member: str | None, ours: str | None) -> None:
-    """Wait for what a cluster's Service says of Linkerd."""
+    """Wait until a cluster's Service has these labels of Linkerd."""
 
     async def probe() -> bool:
         labels = (await client.get(SERVICES, "web", pair.namespace))["metadata"]["labels"]

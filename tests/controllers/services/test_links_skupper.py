@@ -1,4 +1,4 @@
-"""The driver `skupper` on real API servers, with something that stands for Skupper's controllers."""
+"""The driver `skupper` on real API servers, with a double of Skupper's controllers."""
 
 import asyncio
 import contextlib
@@ -62,7 +62,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextlib.asynccontextmanager
 async def chosen(pair: Pair, network: Skupper, connection: Connection | None = None) -> AsyncIterator[Links]:
-    """A Service with endpoints in both clusters, for which the driver is named."""
+    """Run the driver for a Service with endpoints in both clusters."""
     async with (
         shared_with_eu(pair),
         pair.at_work(*ROOMS, connection=connection, **SETTINGS),
@@ -91,7 +91,7 @@ async def listed(pair: Pair, client: Client, kind: Kind, want: int) -> list[Raw]
 
 
 async def routed(pair: Pair, client: Client, want: list[tuple[str, list[str]]]) -> None:
-    """Wait for slices of ours with these addresses of routers and names of ports."""
+    """Wait until our slices have these router addresses and port names."""
 
     async def probe() -> bool:
         labels = f"{names.LABEL_SERVICE_NAME}=web,{names.LABEL_SLICE_MANAGED_BY}={MANAGER}"

@@ -1,4 +1,4 @@
-"""When the status of ServiceLinks is written, and what a role that lacks a right makes of it, on real API servers."""
+"""Writes of the status of ServiceLinks, and the effect of a role that lacks a right, on real API servers."""
 
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,7 @@ class Writes:
         self._namespace = namespace
 
     def watch(self, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Count what this client writes, once it is answered."""
+        """Count writes of this client, once they are answered."""
         patch = client.patch_raw
 
         async def counting(kind: Kind, name: str, body: Any, namespace: str | None = None, **more: Any) -> bytes:

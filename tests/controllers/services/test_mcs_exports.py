@@ -33,7 +33,7 @@ ROOMS = (EndpointsController, GlobalServices)
 BOTH: list[tuple[Kind, Raw | None]] = [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]
 BETA_EXPORTS, BETA_IMPORTS = (dataclasses.replace(kind, version="v1beta1") for kind, _ in BOTH)
 NO_LONGER = 2.0
-"""Seconds in which what must not happen would."""
+"""Seconds after which an unwanted event would have happened."""
 
 
 async def export_of(client: Client, namespace: str, name: str = "web", kind: Kind = SERVICE_EXPORTS) -> Raw:
@@ -50,7 +50,7 @@ async def export_of(client: Client, namespace: str, name: str = "web", kind: Kin
 
 
 async def by_hand(client: Client, namespace: str, name: str, kind: Kind = SERVICE_EXPORTS) -> Raw:
-    """An export that a user has written."""
+    """Create an export, as a user does."""
     return await client.create(
         kind, {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}}, namespace
     )
@@ -92,7 +92,7 @@ async def test_what_somebody_deletes_of_an_export_or_changes_comes_back_and_a_lo
 
 
 def count_requests(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
-    """Lists and writes of everybody from now on, by verb and kind."""
+    """Return a list that receives verb and kind of all later lists and writes."""
     asked = list[tuple[str, str]]()
 
     def counted(verb: str) -> Any:

@@ -31,13 +31,13 @@ ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 
 async def slices(pair: Pair, *, ours: bool = False) -> list[Raw]:
-    """EndpointSlices of the Service `web` in the source: Kubernetes' own, or the mirrors."""
+    """Return the EndpointSlices of `web` in the source: Kubernetes' own, or the mirrors."""
     found = await pair.here.list(ENDPOINT_SLICES, pair.namespace, labels=f"{names.LABEL_SERVICE_NAME}=web")
     return [each for each in found if is_mirror(each["metadata"]["labels"]) is ours]
 
 
 async def served(pair: Pair, *, ours: bool = False) -> set[str]:
-    """Addresses of ready endpoints in the source."""
+    """Return the addresses of ready endpoints in the source."""
     return {a for each in await slices(pair, ours=ours) for found in ready(each).values() for a in found}
 
 
@@ -49,7 +49,7 @@ async def serves(pair: Pair, *addresses: str) -> None:
 
 
 async def native(pair: Pair) -> Raw:
-    """The Service, once it is marked as native."""
+    """Return the Service, once it is marked as native."""
 
     async def probe() -> Raw | None:
         found = await pair.here.get(SERVICES, "web", pair.namespace)
@@ -59,7 +59,7 @@ async def native(pair: Pair) -> Raw:
 
 
 def delegates_slice(pair: Pair, *addresses: str) -> Raw:
-    """The slice that a target would have of its copy."""
+    """Return the slice that a target would have for its copy."""
     assert pair.deps is not None
     labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_PARENT_CLUSTER_UID: pair.deps.cluster_uid}
     return {
@@ -91,7 +91,7 @@ async def test_a_service_keeps_its_selector_and_has_native_endpoints_and_a_copy(
         assert await slices(pair, ours=True) == [], "no endpoint is there twice"
         assert await pair.here.get(SERVICES, "web", pair.namespace) == before
 
-        # A plain pod that is created later gets traffic at once, and a deleted delegate gets none.
+        # A plain pod that is created later gets traffic at once, and a deleted proxy pod gets none.
         plain = elected("plain", pair.namespace)
         del plain["metadata"]["annotations"]
         plain["metadata"]["labels"] = MINE
@@ -124,7 +124,7 @@ async def test_another_selector_costs_no_write_and_reaches_the_copy(pair: Pair) 
 
 @contextlib.asynccontextmanager
 async def observed(pair: Pair) -> AsyncIterator[list[int]]:
-    """Numbers of addresses that callers in the source have, as often as can be."""
+    """Record how many addresses callers in the source have, as often as possible."""
     lows = list[int]()
 
     async def look() -> None:
@@ -141,7 +141,7 @@ async def observed(pair: Pair) -> AsyncIterator[list[int]]:
 
 
 async def upgraded(pair: Pair) -> None:
-    """Make the Service what the version before has left: rerouted, with a mirror of the target's slice."""
+    """Give the Service the state of the previous version: rerouted, with a mirror of the target's slice."""
     found = await pair.here.get(SERVICES, "web", pair.namespace)
     found = await pair.here.update(SERVICES, rerouted(found, switch=True))
     shelf = Shelf(pair.namespace, "web", found["metadata"]["uid"], ((names.LABEL_GLOBAL, "true"),))
@@ -220,7 +220,7 @@ async def test_mirrors_take_the_place_of_addresses_that_gateways_take_over(pair:
 
 
 async def is_rewritten(pair: Pair) -> None:
-    """Wait until the Service is on its way to another selector, at least."""
+    """Wait until the rewrite of the selector has at least begun."""
 
     async def probe() -> bool:
         found = await pair.here.get(SERVICES, "web", pair.namespace)

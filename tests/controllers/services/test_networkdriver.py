@@ -32,7 +32,7 @@ pytestmark = pytest.mark.cluster
 
 
 soon = functools.partial(NetworkDriverController, grace=0.3)
-"""The controller, for which what a summary no longer names counts for a moment only."""
+"""The controller with a short grace period for networks that a summary no longer names."""
 
 
 async def tell(client: Client, uid: str, health: str, *pods: str) -> None:
@@ -47,7 +47,7 @@ async def tell(client: Client, uid: str, health: str, *pods: str) -> None:
 
 
 def own_address(server: str) -> str:
-    """An address of this machine that is not its own alone."""
+    """Return a non-loopback address of this machine; skip the test without network namespaces."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((urlsplit(server).hostname or "", 9))
         address = str(probe.getsockname()[0])

@@ -1,4 +1,4 @@
-"""A target that refuses EndpointSlices, by a real quota: moves learn that it cannot follow for now."""
+"""A target that refuses EndpointSlices because of a real quota: moves treat its endpoints as stuck."""
 
 from typing import Any
 

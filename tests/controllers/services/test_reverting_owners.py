@@ -1,4 +1,4 @@
-"""Owners that revert what the agent writes on their Services, on real API servers with their endpoint controllers."""
+"""Owners that revert the agent's writes to their Services, on real API servers with their endpoint controllers."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 @pytest.fixture
 def writes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Versions of the Services that were written; the third write for one cause waits until the test is over."""
+    """Versions of the written Services; the third write for one cause is blocked until the test ends."""
     found = list[str]()
     send = ServiceWriter._send
 
@@ -61,7 +61,7 @@ async def rewrites(pair: Pair, times: int, *selectors: Raw) -> None:
 
 
 async def plain_pod(pair: Pair) -> str:
-    """Create a pod that is not elected, behind the Service; returns its address."""
+    """Create a pod that is not elected behind the Service; return its address."""
     pod = elected("plain", pair.namespace)
     del pod["metadata"]["annotations"]
     pod["metadata"]["labels"] = MINE
@@ -77,7 +77,7 @@ async def plain_pod(pair: Pair) -> str:
 
 
 async def mirrored(pair: Pair) -> set[str]:
-    """Addresses of ready endpoints that the target has from the source."""
+    """Return the addresses of ready endpoints that the target has from the source."""
     found = await pair.there.list(ENDPOINT_SLICES, pair.namespace, labels=f"{names.LABEL_SERVICE_NAME}=web")
     mirrors = [each for each in found if is_mirror(each["metadata"]["labels"])]
     return {address for each in mirrors for some in ready(each).values() for address in some}
@@ -85,7 +85,7 @@ async def mirrored(pair: Pair) -> set[str]:
 
 @contextlib.asynccontextmanager
 async def mirrored_all_the_time(pair: Pair, address: str) -> AsyncIterator[None]:
-    """Within this the target has an endpoint of the source at every moment."""
+    """Assert that the target has an endpoint of the source throughout the context."""
     lacking = 0
 
     async def watch() -> None:
@@ -124,7 +124,7 @@ async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_
 async def test_targets_keep_the_sources_plain_pods_while_marks_are_not_written(
     pair: Pair, writes: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The EndpointSlice controller takes from slices, too, the label by which slices are watched."""
+    """The EndpointSlice controller copies labels from a Service, and so removes the one that the agent watches."""
     monkeypatch.setattr(unmarked_slices, "LINGER_SECONDS", 1.0)
     async with in_eu(pair), pair.at_work(*ROOMS):
         await native(pair)

@@ -36,12 +36,12 @@ Raw = dict[str, Any]
 TIMEOUT = {"clientIP": {"timeoutSeconds": 10}}
 AFFINITY = {"sessionAffinity": "ClientIP", "sessionAffinityConfig": TIMEOUT}
 NO_LONGER = 2.0
-"""Seconds in which what must not happen would."""
+"""Seconds after which an unwanted event would have happened."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def kinds(two_clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[None]:
-    """Both clusters with the kinds of the API."""
+    """Serve the kinds of the API in both clusters."""
     here, there = (connect(two_clusters[name].kubeconfig, name=name) for name in ("here", "there"))
     async with here.session, there.session, served((here, there), await published(tmp_path_factory.mktemp("mcs"))):
         yield
@@ -49,7 +49,7 @@ async def kinds(two_clusters: Sandbox, tmp_path_factory: pytest.TempPathFactory)
 
 @pytest_asyncio.fixture
 async def hello(kinds: None, pair: Pair) -> AsyncIterator[Exported]:
-    """A Service that may be exported."""
+    """A Service that can be exported."""
     async with implemented(pair) as found:
         yield found
 
@@ -104,7 +104,7 @@ async def test_an_import_goes_before_the_address_that_it_tells(
 async def test_a_service_that_may_not_be_made_at_first_is_made_before_long(
     hello: Exported, pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a quota is used up for a moment."""
+    """A quota may be used up for a moment."""
     create, refused = Client.create_raw, list[str]()
 
     async def refusing(self: Client, kind: Kind, *words: Any, **more: Any) -> Any:
@@ -122,7 +122,8 @@ async def test_a_service_that_may_not_be_made_at_first_is_made_before_long(
 
 @pytest.mark.parametrize("exporter", [0, 1], ids=["the source", "a target"])
 async def test_what_a_cluster_exports_is_imported_in_each(hello: Exported, exporter: int) -> None:
-    """Its type, ports, session affinity, traffic policy and distribution, an address, and the end of all that."""
+    """Its type, ports, session affinity, traffic policy and distribution, an address, and the deletion of all
+    of them."""
     client = hello.clients[exporter]
     spec = {**AFFINITY, "internalTrafficPolicy": "Cluster", "trafficDistribution": "PreferClose"}
     await hello.deploy(client, **spec)
@@ -263,7 +264,7 @@ async def test_an_address_is_told_when_kube_proxies_know_it(hello: Exported, pai
 
 
 async def test_a_port_that_lost_a_conflict_has_no_callers(hello: Exported, pair: Pair) -> None:
-    """They call the port of the oldest export: behind that of another number is something else."""
+    """Callers use the port of the oldest export: another number may belong to another application."""
     await hello.deploy(pair.there, ports=[{**PORTS[0], "targetPort": 9090}])
     await hello.run(pair.there)
     await hello.export(pair.there)
@@ -357,7 +358,7 @@ async def test_a_cluster_that_two_targets_lead_to_exports_once(hello: Exported, 
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: None, pair: Pair) -> None:
-    """Two agents with this flag would be in each other's way."""
+    """Two agents with this flag would conflict."""
     hello, asks = Exported(pair), {"spec": {"userName": "somebody", "allow": ["services", "mcs"]}}
     head = {"apiVersion": SOURCES.api_version, "kind": SOURCES.name, "metadata": {"name": "cd"}}
     await pair.here.create(SOURCES, {**head, **asks}, pair.namespace)
@@ -401,7 +402,7 @@ async def test_a_look_at_what_is_in_line_writes_nothing(
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_target_exported_stays_until_it_is_heard_again(kinds: None, pair: Pair) -> None:
-    """After a start of the agent it is not known what a target that is away exports: nothing is withdrawn for that."""
+    """A new agent does not know the exports of a silent target, and therefore withdraws nothing."""
     async with implemented(pair) as hello:
         await hello.deploy(pair.there)
         await hello.export(pair.there)

@@ -1,4 +1,4 @@
-"""When a selector is switched, by the driver of the Service, on real API servers with their endpoint controllers."""
+"""Switching of selectors, by the Service's driver, on real API servers with their endpoint controllers."""
 
 import asyncio
 from typing import Any

@@ -22,7 +22,7 @@ STEPS = st.lists(
 
 
 class Proxies(Informer):
-    """A store that a test fills itself."""
+    """A store that the test fills."""
 
     def __init__(self) -> None:
         super().__init__(cast("Client", None), PODS)

@@ -1,4 +1,4 @@
-"""Pods of a target that falls silent or refuses the agent, on one real API server that is source and target at once."""
+"""Pods of a target that falls silent or refuses the agent; one real API server is both source and target."""
 
 import asyncio
 import contextlib
@@ -45,7 +45,7 @@ class Place:
         self.client, self.namespace, self.relay, self.target = client, namespace, relay, target
 
     async def is_ready(self, name: str, wanted: str, reason: str = "") -> None:
-        """Wait until Ready of a proxy pod is as wanted."""
+        """Wait until the condition Ready of a proxy pod is as wanted."""
 
         async def probe() -> bool:
             found = condition_of(await self.client.get(PODS, name, self.namespace), "Ready") or {}
@@ -54,7 +54,7 @@ class Place:
         await until(probe, what=f"Ready of {name} is {wanted}")
 
     async def answers(self, code: int) -> None:
-        """Have every request answered with an error, and wait until the agent has noticed."""
+        """Answer every request with an error, and wait until the agent has noticed."""
 
         async def answer(method: str, path: str) -> Raw:
             return {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, **STATUS[code]}

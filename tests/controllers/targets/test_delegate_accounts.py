@@ -1,4 +1,4 @@
-"""No pod that another cluster sends runs as an account by which a source, or Flotilla itself, acts in this cluster."""
+"""No pod from another cluster runs as an account of a source, or of Flotilla itself, in this cluster."""
 
 import asyncio
 import contextlib
@@ -67,13 +67,13 @@ async def pod(client: Client, namespace: str, name: str, account: str) -> Raw:
 
 
 def manifest(name: str, account: str = "") -> Raw:
-    """A pod that names an account, or none."""
+    """Return a pod that names an account, or none."""
     named = {"serviceAccountName": account} if account else {}
     return {"metadata": {"name": name}, "spec": {**named, "containers": [{"name": "main", "image": "busybox"}]}}
 
 
 async def bound_before(cluster: Cluster, client: Client, namespace: str, name: str) -> Raw:
-    """Leave what an agent of before left: a Source with its rights, whose account a delegate runs as."""
+    """Create the state of an earlier version: a Source with its rights, whose account a delegate runs as."""
     await account(client, namespace, "cd")
     async with running(cluster, Chaperon):
         await client.create(CHAPERONS, chaperon(name, serviceAccountName="cd"), namespace)
@@ -86,7 +86,7 @@ async def bound_before(cluster: Cluster, client: Client, namespace: str, name: s
 
 
 async def refused(client: Client, namespace: str, name: str) -> str:
-    """Wait until a PodChaperon says why it has no pod, and return the reason."""
+    """Wait until a PodChaperon reports why it has no pod; return the reason."""
 
     async def probe() -> str:
         found = condition_of(await client.get(CHAPERONS, name, namespace), "PodScheduled") or {}

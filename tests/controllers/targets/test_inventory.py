@@ -51,7 +51,7 @@ async def claim(client: Client, namespace: str, name: str) -> None:
 
 
 async def published(client: Client, namespace: str, want: Raw) -> None:
-    """Wait until the Target says this about its namespace."""
+    """Wait until the Target publishes this about its namespace."""
 
     async def probe() -> bool:
         status = (await client.get(TARGETS, "c2", namespace)).get("status", {})

@@ -35,7 +35,7 @@ async def an_agent(pair: Pair) -> None:
 
 
 async def given(pair: Pair) -> dict[str, Sign]:
-    """Signs in the target, by UID."""
+    """Return the heartbeats in the target, by UID."""
     lease = await pair.there.get(LEASES, names.LEASE_SOURCES, pair.namespace)
     return heartbeats.read(lease["metadata"].get("annotations"))
 

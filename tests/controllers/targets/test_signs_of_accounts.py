@@ -1,4 +1,4 @@
-"""A source writes signs of life under a key of its account: no other source forges them, or holds its orphans."""
+"""A source writes heartbeats under a key of its account: no other source can forge them, or retain its orphans."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -53,7 +53,7 @@ ESCAPED = r',"\u0061ccount":"%s"}'
 
 @contextlib.asynccontextmanager
 async def accounts(pair: Pair, *keys: tuple[str, str]) -> AsyncIterator[list[str]]:
-    """Kubeconfigs of ServiceAccounts in the target, with the rights of sources."""
+    """Create ServiceAccounts in the target with the rights of sources; yield their kubeconfigs."""
     role, there = pair.namespace, pair.there
     subjects = [{"kind": "ServiceAccount", "namespace": namespace, "name": name} for namespace, name in keys]
     for namespace, name in keys:
@@ -82,7 +82,7 @@ async def account_of(client: Client) -> Account:
 
 @contextlib.asynccontextmanager
 async def guarded(pair: Pair) -> AsyncIterator[None]:
-    """The policy, for the namespace of the test."""
+    """Install the policy for the namespace of the test."""
     every = admission.policies("nobody", pair.namespace, "nobody")
     made = [each for each in every if each["metadata"]["name"] == SIGNS]
     name = f"{SIGNS}-{pair.namespace}"

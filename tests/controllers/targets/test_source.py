@@ -31,7 +31,7 @@ def source(namespace: str, **spec: Any) -> dict[str, Any]:
 
 
 async def ready(client: Client, kind: Kind, name: str, namespace: str | None, status: str) -> dict[str, Any]:
-    """The Source's condition Ready once it has this status."""
+    """Return the Source's condition Ready, once it has this status."""
 
     async def probe() -> dict[str, Any] | None:
         found = await client.get(kind, name, namespace)
@@ -43,7 +43,7 @@ async def ready(client: Client, kind: Kind, name: str, namespace: str | None, st
 
 
 async def viewers(client: Client, namespace: str) -> list[dict[str, Any]]:
-    """ClusterRoleBindings of the Source cd of a namespace, whose name may be hashed."""
+    """Return the ClusterRoleBindings of the Source `cd` of a namespace; their name may be hashed."""
     found = await client.list(CLUSTER_ROLE_BINDINGS, labels="multicluster/source")
     return [one for one in found if one["metadata"]["annotations"]["multicluster/source"] == f"{namespace}/cd"]
 

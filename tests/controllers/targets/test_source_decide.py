@@ -1,4 +1,4 @@
-"""Which rights a Source stands for."""
+"""Rights that a Source grants."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ def source(**spec: Any) -> dict[str, Any]:
 
 
 def stored(manifest: dict[str, Any]) -> dict[str, Any]:
-    """As the API server gives it back."""
+    """Return the manifest as the API server stores it."""
     return {**manifest, "metadata": {**manifest["metadata"], "uid": "b1", "resourceVersion": "5"}}
 
 
@@ -122,7 +122,7 @@ def test_a_source_that_names_nobody_any_more_loses_its_rights() -> None:
 
 
 def features(key: tuple[str, str], obj: dict[str, Any]) -> dict[str, str]:
-    """Bindings to roles of features, and these roles."""
+    """Return the bindings to roles of features, with these roles."""
     return {
         manifest["metadata"]["name"]: manifest["roleRef"]["name"]
         for _, manifest in everything(key, obj)

@@ -1,4 +1,4 @@
-"""Which pods run as the account of a Source, and what follows for the account and its rights."""
+"""Pods that run as the account of a Source, and the consequences for the account and its rights."""
 
 import json
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,7 @@ OLD, YOUNG = SINCE - timedelta(seconds=1), SINCE + timedelta(seconds=1)
 
 
 def pod(name: str = "web", *, created: datetime = OLD, ends: float | None = None, delegate: bool = True) -> Occupant:
-    """A pod whose grace period ends in so many seconds."""
+    """Return a pod whose grace period ends in so many seconds."""
     return Occupant(name, name, created, None if ends is None else NOW + timedelta(seconds=ends), delegate)
 
 

@@ -214,7 +214,7 @@ async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client
 
 
 async def as_they_are(client: Client, namespace: str) -> list[Any]:
-    """The Target and its Secret, with their versions."""
+    """Return the Target and its Secret, with their versions."""
     found = [await client.get(kind, "c1", namespace) for kind in (TARGETS, SECRETS)]
     return [{**each, "metadata": each["metadata"] | {"managedFields": None}} for each in found]
 

@@ -1,4 +1,4 @@
-"""A Target that is removed while its cluster, its Secret or its agent is lost, or just after."""
+"""A Target that is removed while its cluster, its Secret or its agent is unavailable, or just after."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -103,7 +103,7 @@ async def test_one_without_its_secret_says_so_and_is_drained_once_it_is_made_aga
 
 
 def loser(pod: dict[str, Any], cluster_uid: str) -> dict[str, Any]:
-    """A candidate of a pod, without leave."""
+    """Return a candidate of a pod that has not been allowed to run."""
     labels = {names.LABEL_PARENT_UID: pod["metadata"]["uid"], names.LABEL_PARENT_CLUSTER_UID: cluster_uid}
     metadata = {
         "name": "loser",

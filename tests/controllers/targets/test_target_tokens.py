@@ -1,4 +1,4 @@
-"""Tokens of targets are renewed, on a real API server, which is both source and target."""
+"""Renewal of targets' tokens, on a real API server that is both source and target."""
 
 import base64
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
 
 
 async def account(client: Client, namespace: str, *, may_renew: bool) -> str:
-    """A source's service account, with the right to renew its token or without; returns a first token."""
+    """Create a source's service account, with or without the right to renew its token; return a first token."""
     await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "cd", "namespace": namespace}})
     subject = {"kind": "ServiceAccount", "name": "cd", "namespace": namespace}
     reference = {"apiGroup": ROLES.group, "kind": "ClusterRole", "name": SOURCE_ROLE}
@@ -52,7 +52,7 @@ async def allow(client: Client, namespace: str) -> None:
 
 
 async def told(client: Client, namespace: str) -> Claims:
-    """The claims of the token in the Secret."""
+    """Return the claims of the token in the Secret."""
     data = (await client.get(SECRETS, "us", namespace))["data"]["config"]
     found = claims(documents.token_of(documents.document_of(base64.b64decode(data))))
     assert found is not None

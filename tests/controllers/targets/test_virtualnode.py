@@ -54,7 +54,7 @@ async def _clean(client: Client, namespace: str) -> AsyncIterator[None]:
 
 
 async def node_where(client: Client, name: str, holds: Callable[[Node], object]) -> Node:
-    """The node once something holds of it."""
+    """Return the node, once it has this property."""
 
     async def probe() -> Node | None:
         node = await client.get(NODES, name)
@@ -172,14 +172,15 @@ async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Cl
 
 
 def stable(node: Node) -> Node:
-    """Without what the controller manager may still have to do to a new node."""
+    """Return the node without the fields that the node controller still has to write."""
     annotations = {key: value for key, value in node["metadata"]["annotations"].items() if "ttl" not in key}
     metadata = {**node["metadata"], "annotations": annotations, "resourceVersion": "", "managedFields": ours(node)}
     return {**node, "metadata": metadata}
 
 
 def ours(node: Node) -> list[Any]:
-    """Our own writes, without that of the taints, which change hands when the controller manager removes its own."""
+    """Return our managed fields without the taints, whose ownership changes when the node controller removes
+    its own."""
     found = [entry for entry in node["metadata"]["managedFields"] if entry["manager"] == "flotilla"]
     for entry in found:
         entry["fieldsV1"].pop("f:spec", None)

@@ -38,7 +38,7 @@ VIEW = TargetAndNode(
 
 
 def created(view: TargetAndNode = VIEW) -> dict[str, Any]:
-    """The node as the API server gives it back."""
+    """Return the node as the API server stores it."""
     action = decide(view)
     assert isinstance(action, Create)
     node = action.manifest

@@ -138,7 +138,7 @@ async def recorded(pair: Pair, uid: str) -> None:
 
 
 async def swap(pair: Pair, to: int) -> None:
-    """Put the kubeconfig of a cluster into the Secret of the Target."""
+    """Write the kubeconfig of a cluster to the Secret of the Target."""
     await rewrite(pair.here, pair.namespace, "us", kubeconfig(pair.clusters[to]))
 
 
@@ -152,13 +152,13 @@ async def ready(pair: Pair, status: str, reason: str = "") -> Raw:
 
 
 async def pod(pair: Pair, name: str) -> None:
-    """An elected pod that needs a ConfigMap, as the webhook makes a proxy of it."""
+    """Create an elected pod that needs a ConfigMap, as the webhook turns it into a proxy pod."""
     finalizers = [names.finalizer(pair.namespace, "us")]
     await pair.here.create(PODS, proxy_pod(elected(name, pair.namespace, volumes=[volume("words")]), finalizers))
 
 
 async def runs(pair: Pair, name: str) -> str:
-    """The UID of a pod once it runs."""
+    """Return the UID of a pod, once it runs."""
     found = await pod_where(pair.here, pair.namespace, name, phase="Running", node=True)
     return str(found["metadata"]["uid"])
 
@@ -192,7 +192,7 @@ async def events(pair: Pair, name: str, reason: str) -> list[Raw]:
 
 
 async def waits_for(pair: Pair, name: str, words: str) -> None:
-    """Wait until a pod says why it waits."""
+    """Wait until a pod reports why it waits."""
 
     async def says() -> bool:
         found = await pair.here.get(PODS, name, pair.namespace)
