@@ -46,7 +46,7 @@ class Lost:
 
 @asynccontextmanager
 async def lost(connection: Connection, client: Client, namespace: str) -> AsyncIterator[Lost]:
-    """Cut the link; meanwhile delete one chaperon (`goes`) and create another one (`comes`)."""
+    """Delete one chaperon and create another one while the link is cut."""
     for name in ("goes", "stays"):
         await client.create(CHAPERONS, chaperon(name, "web", "u"), namespace)
     async with Relay.started(connection) as relay, registry(connection) as targets:

@@ -27,7 +27,7 @@ async def link(client: Client, namespace: str, cluster: str) -> None:
 
 
 class Linkerd:
-    """Clusters by their names in Links."""
+    """A double of the controllers in these clusters, by their names in Links."""
 
     def __init__(self, namespace: str, **clusters: Client) -> None:
         self.namespace = namespace

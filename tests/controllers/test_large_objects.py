@@ -1,8 +1,8 @@
 """No object that a user can create stops the event loop of an agent, however long its lists and maps are.
 
-Two whole agents, of a source and of its target, run on the event loop of the test, against real API servers. The test
-creates the objects of the table, one at a time, waits until the agents have nothing left to do, deletes them, and
-waits again. The rows are in `tests/large_objects.py`.
+Two whole agents, of a source and of its target, run on the event loop of the test, against real API servers. For
+each object of the table, the test creates it, waits until the agents are idle, deletes it, and waits again. The rows
+are in `tests/large_objects.py`.
 """
 
 import asyncio

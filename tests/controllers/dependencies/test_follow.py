@@ -37,7 +37,7 @@ def has(**data: str) -> Any:
 
 
 async def told(pair: Pair, kind: str, name: str, word: str) -> str:
-    """Wait for a warning about an object in the source that contains this word; return its message."""
+    """Wait for a warning about an object in the source that contains this text; return its message."""
 
     async def probe() -> str | None:
         events = await pair.here.list(EVENTS, pair.namespace)

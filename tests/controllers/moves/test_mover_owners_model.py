@@ -52,7 +52,7 @@ class App:
     heard: bool = True
     """Whether each cluster lists its addresses."""
     refused: bool = False
-    """Whether a cluster is known to be unable to."""
+    """Whether a cluster is known to be unable to list them."""
     goes_back: bool = False
     """Whether it prefers another target, and its pods are announced to move back."""
     fits: bool = True

@@ -194,7 +194,7 @@ async def test_a_delegate_that_takes_long_to_end_does_not_keep_its_proxy_pod_fro
 async def test_a_deleted_pod_that_somebody_else_holds_has_failed_when_its_delegate_is_gone(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """A Job with a failure policy holds its pods until they have."""
+    """A Job with a pod failure policy keeps a finalizer on its pods until they have failed."""
     async with running(cluster, *ALL) as deps, connected(deps, client, namespace, me=None) as targets:
         pod = elected("web", namespace)
         pod["metadata"]["finalizers"] = ["flotilla.test/hold"]

@@ -1,4 +1,4 @@
-"""Affinity `local` of Services that are called through gateways, on real API servers; gateways do not run."""
+"""Affinity `local` of Services behind gateways, on real API servers; gateways do not run."""
 
 import asyncio
 import contextlib
