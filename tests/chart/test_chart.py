@@ -234,7 +234,7 @@ SCORE = "5:addonplacementscores.v1alpha1.cluster.open-cluster-management.io:reso
 
 
 def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
-    objects = template(f"agent.extraScores={{{SCORE}}}", "agent.ranking=reserve")
+    objects = template(f"agent.extraScores={{{SCORE}}}", "agent.scheduling=reserve")
     settings = parse_agent(dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"])
     assert (settings.extra_score, settings.scheduling) == ((SCORE,), "reserve")
     watched = ("cluster.open-cluster-management.io", "addonplacementscores", "watch", ())
