@@ -1,4 +1,4 @@
-"""Channels in pairs, over loopback TLS or plain TCP."""
+"""Pairs of connected channels over loopback TLS or plain TCP."""
 
 import asyncio
 import contextlib
@@ -36,7 +36,7 @@ def _with(context: ssl.SSLContext, pair: Pair) -> ssl.SSLContext:
 
 @contextlib.asynccontextmanager
 async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
-    """A port on which each connection is served; what serves must not fail."""
+    """Listen on a port and serve each connection. Fails if a handler failed."""
     tasks: list[asyncio.Task[None]] = []
     channels: list[Channel] = []
 
@@ -63,7 +63,7 @@ async def listening(serve: Serve, tls: ssl.SSLContext | None = None) -> AsyncIte
         results = await asyncio.gather(*tasks, return_exceptions=True)
         for channel in channels:
             channel.abort()
-        # Transports let go of their sockets in the next round of the loop.
+        # Transports close their sockets in the next round of the event loop.
         await asyncio.sleep(0.01)
         assert [error for error in results if isinstance(error, Exception)] == []
 
@@ -76,7 +76,7 @@ async def dialled(port: int, tls: ssl.SSLContext | None = None) -> Channel:
 
 
 async def everything(channel: Channel) -> bytes:
-    """All that comes until the other side ends it."""
+    """Read until the peer closes its side."""
     found = b""
     with contextlib.suppress(OSError):
         while data := await channel.read(1 << 16):

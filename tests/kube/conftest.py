@@ -1,4 +1,4 @@
-"""What tests of the API client share."""
+"""Fixtures for tests of the API client."""
 
 from collections.abc import AsyncIterator
 
@@ -14,19 +14,19 @@ from tests.kube.relay import Relay
 
 @pytest.fixture
 def connection(cluster: Cluster) -> Connection:
-    """How to reach the shared cluster with all rights."""
+    """Connection to the shared cluster with all permissions."""
     return config.load(str(cluster.kubeconfig))
 
 
 @pytest.fixture
 async def relay(connection: Connection) -> AsyncIterator[Relay]:
-    """A relay in front of the shared cluster."""
+    """Relay in front of the shared cluster."""
     async with Relay.started(connection) as relay:
         yield relay
 
 
 @pytest.fixture
 async def relayed(relay: Relay) -> AsyncIterator[Client]:
-    """A client that goes through the relay."""
+    """Client that connects through the relay."""
     async with Session(relay.connection, name="relayed", timeout=2.0) as session:
         yield Client(session)

@@ -1,4 +1,4 @@
-"""What etcd's JSON gateway lets a test do to a cluster's history."""
+"""Compaction of a test cluster's etcd through its JSON gateway."""
 
 import asyncio
 import sys
@@ -16,7 +16,7 @@ call("/v3/kv/compaction", {"revision": revision, "physical": True})
 
 
 async def compact(cluster: Cluster) -> None:
-    """Forget every version but the latest, as etcd does every five minutes."""
+    """Compact etcd at the latest revision, as the API server does every five minutes."""
     plan = cluster.runner.cluster
     inside = ["nsenter", f"--net=/var/run/netns/{plan.namespace}"] if plan.namespace else []
     url = f"http://{plan.private_address}:{plan.ports['etcd']}"

@@ -1,4 +1,4 @@
-"""Kubeconfigs to test with."""
+"""Kubeconfigs for tests."""
 
 import base64
 from typing import Any
@@ -9,7 +9,7 @@ SERVER = "https://192.0.2.1:6443"
 
 
 def kubeconfig(user: dict[str, Any] | None = None, cluster: dict[str, Any] | None = None, **changes: Any) -> bytes:
-    """A kubeconfig with one context, by default with a token."""
+    """Return a kubeconfig with one context; by default it has a token."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -22,5 +22,5 @@ def kubeconfig(user: dict[str, Any] | None = None, cluster: dict[str, Any] | Non
 
 
 def data(pem: bytes | str) -> str:
-    """As the fields ending in `-data` hold it."""
+    """Encode text for a `-data` field of a kubeconfig."""
     return base64.b64encode(pem.encode() if isinstance(pem, str) else pem).decode()

@@ -1,4 +1,4 @@
-"""Objects as an API server would send them."""
+"""Objects as an API server sends them."""
 
 import json
 from typing import Any
@@ -8,11 +8,11 @@ from agent.kube.store import Object
 
 
 def raw(name: str, version: int = 1, **metadata: Any) -> bytes:
-    """The bytes of a small object."""
+    """Return a small object as JSON bytes."""
     identity = {"name": name, "namespace": "default", "uid": f"uid-{name}", "resourceVersion": str(version)}
     return json.dumps({"metadata": identity | metadata}, separators=(",", ":")).encode()
 
 
 def obj(name: str, version: int = 1, **metadata: Any) -> Object:
-    """A small object."""
+    """Return a small object."""
     return Object(CONFIGMAPS, raw(name, version, **metadata))

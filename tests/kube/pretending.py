@@ -1,4 +1,4 @@
-"""A server on loopback that takes itself for an API server of one kind, and says what a test has it say."""
+"""Loopback server that imitates an API server for one kind, with answers that the test chooses."""
 
 import asyncio
 import contextlib
@@ -17,23 +17,23 @@ from tests.kube.objects import raw
 
 
 class Pretender:
-    """Answers lists with `items` at `version`, and watches with `lines`, those that are there and those that come."""
+    """Server that answers lists with `items` at `version`, and watches with all present and future `lines`."""
 
     def __init__(self) -> None:
         self.items: list[bytes] = []
         self.version = "100"
         self.lines: list[bytes] = []
         self.lists: list[str] = []
-        """Limits of the lists that were asked for."""
+        """Limits of the received list requests."""
         self.listed_at: list[float] = []
         self.watches: list[str] = []
-        """Versions that watches began at."""
+        """Resource versions that the received watches began at."""
         self.watched_at: list[float] = []
         self._versions: dict[bytes, int] = {}
         self.wait = 0.0
-        """Seconds for which a watch stays open when there is nothing to say; 0: as long as the client wants."""
+        """Seconds for which an idle watch stays open; 0 until the client closes it."""
         self.date = ""
-        """What it says of its clock, if anything, when it is asked for a version."""
+        """`Date` header of answers to requests for the version; empty to omit it."""
         self._restored = 0
         self._lists = asyncio.Event()
         self._lists.set()
@@ -41,14 +41,14 @@ class Pretender:
 
     @property
     def client(self) -> Client:
-        """One that talks to this server."""
+        """Return a client of this server."""
         assert self._client is not None
         return self._client
 
     @classmethod
     @contextlib.asynccontextmanager
     async def started(cls) -> AsyncIterator[Self]:
-        """One that listens on a free port of its own."""
+        """Start a server on a free port."""
         server = cls()
         runner = web.ServerRunner(
             web.Server(server._answer, access_log=None), handle_signals=False, shutdown_timeout=0.1
@@ -63,7 +63,7 @@ class Pretender:
             await runner.cleanup()
 
     def tell(self, kind: str, obj: bytes) -> None:
-        """Have the watches say something more, those that have not said it."""
+        """Append an event to the watches that have not sent it yet."""
         line = b'{"type":"%s","object":%s}\n' % (kind.encode(), obj)
         told = sketch(line, event=True)
         assert told is not None
@@ -71,17 +71,17 @@ class Pretender:
         self.lines.append(line)
 
     def restore(self, items: list[bytes], version: int) -> None:
-        """Have these items at a version and no memory of anything else; watches that are open end."""
+        """Restore these items at a version without further history, and end open watches."""
         self.items, self.version = items, str(version)
         self.lines, self._versions = [], {}
         self._restored += 1
 
     def hold_lists(self) -> None:
-        """Answer lists only after `release_lists`."""
+        """Delay answers to lists until `release_lists`."""
         self._lists.clear()
 
     def release_lists(self) -> None:
-        """Answer those that wait."""
+        """Answer the delayed lists."""
         self._lists.set()
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -121,14 +121,14 @@ class Pretender:
 
 
 def identity(obj: bytes) -> dict[str, Any]:
-    """The metadata of an object that `chaperon` has made, however deep the rest of it is."""
+    """Return the metadata of an object made by `chaperon`, however deeply the rest is nested."""
     end = obj.index(b"}") + 1
     metadata: dict[str, Any] = json.loads(obj[obj.index(b':{"name"') + 1 : end])
     return metadata
 
 
 def chaperon(name: str, version: int, more: bytes = b"") -> bytes:
-    """A PodChaperon with `more` after its metadata."""
+    """Return a PodChaperon with `more` after its metadata."""
     return raw(name, version)[:-1] + more + b"}"
 
 
@@ -139,7 +139,7 @@ BAD_TYPES = {
     "a phase that is a list": b',"status":{"phase":[]}',
     "a spec that is a word": b',"spec":"x"',
 }
-"""Parts of PodChaperons of which one field cannot be read."""
+"""Parts of PodChaperons with one unreadable field each."""
 DEEP = b',"spec":{"x":' + b"[" * 5000 + b"]" * 5000 + b"}"
-"""What no decoder here reads."""
+"""Field nested too deeply for all decoders in use."""
 KIND = CHAPERONS

@@ -1,4 +1,4 @@
-"""A plain HTTP relay in front of a real API server, for faults on the way: lost replies, cut and frozen links."""
+"""Plain HTTP relay in front of a real API server that loses replies, cuts links and freezes links."""
 
 import asyncio
 import ssl
@@ -12,31 +12,31 @@ from aiohttp import web
 from agent.kube.config import Connection
 
 Choice = Callable[[str, str], bool]
-"""Says by method and path whether a request is meant."""
+"""Selects requests by method and path."""
 Own = Callable[[str, str], Awaitable[dict[str, Any] | None]]
-"""The Status that answers a request of this method and path in place of the API server's, None for that one."""
+"""Returns a Status to answer a request with, by method and path; None to forward the request."""
 
 
 _CANCEL = {"handler_cancellation": True}
-"""A client that is gone ends what is done for it."""
+"""Cancel the handler of a request when its client disconnects."""
 
 
 _TOLD = ("Content-Type", "Retry-After", "X-Kubernetes-Pf-Flowschema-Uid")
 
 
 async def nothing(method: str, path: str) -> None:
-    """The API server answers everything."""
+    """Forward every request to the API server."""
 
 
 class Relay:
-    """Forwards everything with the credentials of `upstream`, until it is told otherwise."""
+    """Relay that forwards everything with the credentials of `upstream` unless a fault is set."""
 
     def __init__(self, upstream: Connection) -> None:
         self.lose_reply: Choice = lambda method, path: False
         self.err_after: Choice = lambda method, path: False
-        """Requests that are carried out, and whose answer is that the server has failed."""
+        """Selects requests that are carried out and then answered with a server error."""
         self.answer: Own = nothing
-        """Requests that are answered here, and not carried out."""
+        """Selects requests that the relay answers without forwarding them."""
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
         """Of the same requests."""
@@ -46,7 +46,7 @@ class Relay:
         self._seconds = 0.0
         self._frozen: Choice = lambda method, path: False
         self.breaks_watch: Callable[[str], bool] = lambda path: False
-        """Says by path whether watches are broken, those that are asked for from now on."""
+        """Selects the paths of future watches that the relay breaks."""
         self._watches_frozen = False
         self._thawed = asyncio.Event()
         self._mute = asyncio.Event()
@@ -55,13 +55,13 @@ class Relay:
 
     @property
     def connection(self) -> Connection:
-        """How to reach the API server through this relay."""
+        """Return the connection to the API server through this relay."""
         return Connection(f"http://127.0.0.1:{self._port}")
 
     @classmethod
     @asynccontextmanager
     async def started(cls, upstream: Connection) -> AsyncIterator[Self]:
-        """A relay that listens on a free port of its own."""
+        """Start a relay on a free port."""
         relay = cls(upstream)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector, auto_decompress=False) as relay._http:
@@ -84,27 +84,27 @@ class Relay:
         self.break_streams()
 
     def mend(self) -> None:
-        """Undo `cut` and `freeze`, for requests that come from now on."""
+        """Undo `cut` and `freeze` for future requests."""
         self._cut = False
         self._frozen = lambda method, path: False
 
     def lead_to(self, upstream: Connection) -> None:
-        """Have another API server answer from now on."""
+        """Forward future requests to another API server."""
         self._upstream = upstream
         self.break_streams()
 
     def freeze_watches(self) -> None:
-        """Let watches from now on get no answer, until `thaw`."""
+        """Leave future watches unanswered until `thaw`."""
         self._watches_frozen = True
 
     def thaw(self) -> None:
-        """Undo `freeze` also for requests that have come."""
+        """Undo `freeze`, including for requests that are already waiting."""
         self._frozen = lambda method, path: False
         self._watches_frozen = False
         self._thawed.set()
 
     def mute_watches(self) -> None:
-        """Let watches be open and tell nothing, until `speak`."""
+        """Hold back the events of open watches until `speak`."""
         self._mute.clear()
 
     def speak(self) -> None:
@@ -112,15 +112,15 @@ class Relay:
         self._mute.set()
 
     def freeze(self, chosen: Choice = lambda method, path: True) -> None:
-        """Let the chosen requests from now on get no answer."""
+        """Leave the selected future requests unanswered."""
         self._frozen = chosen
 
     def delay(self, seconds: float) -> None:
-        """Let answers from now on come so many seconds late."""
+        """Delay future answers by a number of seconds."""
         self._seconds = seconds
 
     def break_streams(self) -> int:
-        """Break every connection that a request is under way on; returns how many."""
+        """Break every connection with a request in flight. Return their number."""
         open_now = list(self._open.values())
         for request in open_now:
             _abort(request)
@@ -178,7 +178,7 @@ def _abort(request: web.Request) -> web.Response:
 
 
 def trusting(connection: Connection) -> ssl.SSLContext:
-    """TLS that checks the server as the connection does, without its client certificate."""
+    """Return a TLS context that verifies the server as the connection does, without its client certificate."""
     assert connection.tls is not None
     tls = ssl.create_default_context()
     for certificate in connection.tls.get_ca_certs(binary_form=True):

@@ -1,4 +1,4 @@
-"""One object that cannot be read, or that something of ours fails at, harms itself alone."""
+"""An object that cannot be read, or that a subscriber fails on, affects no other object."""
 
 import asyncio
 import itertools
@@ -46,7 +46,7 @@ async def test_a_field_of_another_type_counts_as_absent_is_told_and_stops_nobody
             assert metric("flotilla_watch_unreadable_total") == counted + 3
             assert len(informer.flaws) == 2
             assert f"{KIND} default/told (Expected" in informer.flaws.told()
-            # Each object once, however often it comes.
+            # Each object is reported once, however often it is received.
             assert caplog.text.count("default/told in cluster local cannot be read") == 1
             server.tell("MODIFIED", chaperon("told", 104))
             server.tell("DELETED", chaperon("listed", 105, bad))
@@ -69,7 +69,7 @@ async def test_what_is_nested_too_deep_stays_what_it_was_and_is_passed_over_for_
             assert names(informer) == {"a", "b", "later"}
             assert informer.store.get(("default", "a")).version == "1"  # type: ignore[union-attr]
             assert len(informer.flaws) == 2
-            # It is not read again: who resumes begins after it.
+            # The object is not read again: a resumed watch begins after it.
             informer.interrupt()
             await until(lambda: len(server.watches) == 2)
             assert server.watches[1] == "103"
@@ -100,7 +100,7 @@ async def test_of_a_list_with_objects_that_cannot_be_read_the_others_are_read_an
             assert informer.store.get(("default", "c777")).version == "778"  # type: ignore[union-attr]
             assert informer.store.get(("default", "c1100")).version == "2001"  # type: ignore[union-attr]
             assert len(informer.flaws) == 2
-            # Only where it is are the pages smaller.
+            # Pages are smaller only around the bad object.
             assert {"50", "5", "1"} <= set(server.lists)
             assert len(server.lists) < 60
 

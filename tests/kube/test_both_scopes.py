@@ -9,7 +9,7 @@ from agent.kube.store import Object
 
 
 def either(*keys: tuple[str, str]) -> EitherScope:
-    """Targets and ClusterTargets as if they had been listed."""
+    """Return Targets and ClusterTargets as if they had been listed."""
     client: Any = None
     made = EitherScope(client, lambda kind: Informer(client, kind), TARGET_KINDS)
     for namespace, name in keys:

@@ -1,4 +1,4 @@
-"""Channels: bytes both ways with flow control, over TLS and plain, alone and spliced."""
+"""Channels carry bytes both ways with flow control, over TLS and plain TCP, alone and spliced."""
 
 import asyncio
 import contextlib
@@ -103,7 +103,7 @@ async def test_a_server_that_nobody_vouches_for_is_refused() -> None:
 
 
 class Middle:
-    """Splices everyone who comes with a server."""
+    """Server that splices each client connection with an upstream server."""
 
     def __init__(self, upstream: int, *, idle: float = 60.0) -> None:
         self.upstream = upstream
@@ -164,7 +164,7 @@ async def test_channels_that_are_silent_for_too_long_are_closed() -> None:
 
 @BOTH
 async def test_who_writes_on_and_on_learns_at_once_that_the_connection_is_lost(secure: bool) -> None:
-    """Before the event loop has told anybody, which it cannot while nobody lets it run."""
+    """The writer learns it before the event loop reports the loss, since a busy writer never yields to the loop."""
     server, client = contexts(secure)
     async with listening(echo, server) as port:
         channel = await dialled(port, client)
@@ -199,7 +199,7 @@ async def test_a_slow_reader_holds_back_the_sender_and_costs_no_memory() -> None
             while sent != last:
                 last = sent
                 await asyncio.sleep(0.3)
-            # All of it waits in buffers of the kernel.
+            # All of the data waits in kernel buffers.
             assert tracemalloc.get_traced_memory()[1] < 3_000_000
             taken = 0
             while taken < 64_000_000:
@@ -222,7 +222,7 @@ async def test_a_reader_that_pauses_at_the_end_still_gets_all_of_it(monkeypatch:
         middle = Middle(upstream)
         async with listening(middle.serve, server_tls()) as port:
             channel = await dialled(port, client_tls())
-            # It takes no more than its buffer holds, and goes on talking, as SPDY does with its pings.
+            # The peer reads no more than its buffer holds but keeps writing, as SPDY does with its pings.
             await asyncio.sleep(1)
             assert middle.ended == 0
             channel.send(b"ping")

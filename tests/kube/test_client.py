@@ -1,4 +1,4 @@
-"""The verbs on a real API server, and what its refusals become."""
+"""Verbs of the client on a real API server, and the errors that its refusals become."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Large objects that have not changed for a while take less memory, and are the same."""
+"""Large objects that have not changed for a while take less memory and keep their content."""
 
 import asyncio
 import hashlib

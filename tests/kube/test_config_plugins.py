@@ -1,4 +1,4 @@
-"""Credential plugins, run for real: a shell script that prints an ExecCredential."""
+"""Real credential plugins: a shell script prints an ExecCredential."""
 
 import asyncio
 import json
@@ -69,7 +69,7 @@ async def test_a_plugin_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(config, "PLUGIN_SECONDS", 0.1)
     with pytest.raises(InvalidConfig, match=r"no answer within 0\.1 s"):
         await parse(plugin(tmp_path, f"sleep 0.3; touch {tmp_path}/ended"), plugins=True).auth.header()
-    # asyncio wants to see the end of the process that nobody waits for.
+    # asyncio has to observe the end of the abandoned process.
     await until((tmp_path / "ended").exists)
     await asyncio.sleep(0.1)
 

@@ -1,4 +1,4 @@
-"""Which kinds an API server serves, asked of a real one."""
+"""Discovery of the kinds that a real API server serves."""
 
 import pytest
 

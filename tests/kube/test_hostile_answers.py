@@ -1,4 +1,4 @@
-"""Answers that no API server gives: each is one error, in bounded memory and time."""
+"""Answers that a correct API server never sends: each becomes one error, in bounded memory and time."""
 
 import asyncio
 import gzip
@@ -28,7 +28,7 @@ Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 
 
 def endless(status: int = 200) -> tuple[Handler, list[int]]:
-    """Sends for as long as somebody listens, and notes how much."""
+    """Send until the client disconnects, and record the number of bytes."""
     sent: list[int] = []
 
     async def handler(request: web.BaseRequest) -> web.StreamResponse:
@@ -49,7 +49,7 @@ async def test_an_answer_without_an_end_is_read_up_to_its_limit() -> None:
     async with serving(handler) as url, Session(Connection(url)) as session:
         with pytest.raises(TooLarge, match="longer than 1 MiB"):
             await session.request("GET", "/", longest=1 << 20)
-        # Whether what was asked for has been done is not known.
+        # The outcome of the request is unknown.
         with pytest.raises(Unreachable):
             await session.request("POST", "/", body=b"{}", longest=1 << 20)
     assert sum(sent) < 32 << 20

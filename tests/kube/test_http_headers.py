@@ -1,4 +1,4 @@
-"""Heads of HTTP messages: what passes is written back byte for byte, what does not is refused."""
+"""Heads of HTTP messages: valid heads are written back byte for byte, invalid ones are refused."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Lines of a watch of any length, in bounded memory."""
+"""Watch lines of any length, read in bounded memory."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -14,7 +14,7 @@ from tests.examples import examples
 
 
 class Content:
-    """What a connection gives, piece by piece."""
+    """Content of a response, delivered in pieces."""
 
     def __init__(self, pieces: list[bytes]) -> None:
         self._pieces = iter(pieces)

@@ -1,4 +1,4 @@
-"""Informers on a real API server, through a relay that breaks what is on the way."""
+"""Informers on a real API server, through a relay that breaks connections."""
 
 import asyncio
 from typing import Any
@@ -33,7 +33,7 @@ def event(name: str, namespace: str) -> dict[str, Any]:
 
 
 def lists(relay: Relay, plural: str) -> int:
-    """Requests for the collection: one for the list, one for each watch."""
+    """Return the requests for the collection: one for the list, one for each watch."""
     return sum(1 for method, path in relay.requests if method == "GET" and path.endswith(plural))
 
 
@@ -135,7 +135,7 @@ async def test_a_version_compacted_away_leads_to_a_new_list_and_nothing_is_lost(
 ) -> None:
     for name in ("stays", "goes", "is-made-anew"):
         await client.create(EVENTS, event(name, namespace))
-    # The API server keeps no history of Events in memory: their watches begin in etcd itself.
+    # The API server has no watch cache for Events: their watches start in etcd.
     informer = Informer(relayed, EVENTS, namespace)
     async with running(informer) as follower:
         relay.cut()

@@ -1,4 +1,4 @@
-"""Ten thousand events while streams are broken at random."""
+"""Ten thousand events while streams break at random."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ WRITERS = 50
 
 
 async def change(client: Client, namespace: str, writer: int, count: int) -> None:
-    """Create, change and delete one writer's few objects, `count` times in all."""
+    """Create, change and delete one writer's few objects, `count` operations in all."""
     chance = random.Random(writer)
     there: set[str] = set()
     for number in range(count):

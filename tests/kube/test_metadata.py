@@ -1,4 +1,4 @@
-"""What is kept of the metadata of owners."""
+"""Metadata of owners that the store keeps."""
 
 import json
 

@@ -14,11 +14,11 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 WRITES = 300
-"""More than a restored API server makes by itself before it is asked: its versions are still behind."""
+"""More writes than a restored API server makes before the first request, so that its versions stay behind."""
 
 
 async def advance(client: Client, namespace: str) -> None:
-    """Have the versions of a cluster go on."""
+    """Advance the resource version of a cluster by writes."""
     for number in range(WRITES):
         await client.patch_raw(CONFIGMAPS, "changes", {"data": {"a": str(number)}}, namespace)
 
@@ -29,7 +29,7 @@ async def test_what_a_restored_api_server_has_is_known_within_seconds_and_withou
     for name in ("stays", "changes", "is-deleted"):
         await client.create(CONFIGMAPS, config_map(name, a="before"), namespace)
     await client.create(EVENTS, event("stays", namespace))
-    # Of these, nothing is there: no event will ever say how far the server is.
+    # No object of this kind exists, so no event ever reports the server's version.
     empty = Informer(client, CHAPERONS, namespace)
     maps, events = Informer(client, CONFIGMAPS, namespace), Informer(client, EVENTS, namespace)
     followers = [Follower(each, rolls_back=True) for each in (maps, events, empty)]
@@ -52,7 +52,7 @@ async def test_what_a_restored_api_server_has_is_known_within_seconds_and_withou
         assert changes.uid == latest.uid
         assert int(changes.version) < int(latest.version)
         assert maps.rollbacks == 1
-        # What comes later is told by watches again, and taken from answers to writes.
+        # Watches and answers to writes deliver later changes again.
         absorbed = await client.create_raw(CONFIGMAPS, config_map("absorbed"), namespace)
         assert maps.absorb(absorbed).key in versions(maps)
         await client.patch(CONFIGMAPS, "changes", {"data": {"a": "after"}}, namespace)

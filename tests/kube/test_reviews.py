@@ -1,4 +1,4 @@
-"""What we may do is asked with one review where an API server knows it for certain, and else verb by verb."""
+"""Permission checks: one rules review if the API server's answer is complete, else one review per verb."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -22,7 +22,8 @@ ASKED = [(PODS, "list"), (PODS, "create"), (SECRETS, "get")]
 async def lacking(
     namespace: str, asked: Sequence[tuple[Kind, str]], status: Raw | int
 ) -> tuple[list[tuple[Kind, str]], list[str]]:
-    """What is lacking, and what was asked, of a server that says so of rules, and yes to everything by verb."""
+    """Return the missing permissions and the reviews sent, for a server that gives this rules review and allows
+    every verb."""
     paths = list[str]()
 
     async def answer(request: web.Request) -> web.Response:

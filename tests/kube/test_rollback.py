@@ -1,4 +1,4 @@
-"""What an informer makes of an API server that has lost a part of its history; a real one is in test_restored."""
+"""Informers of an API server that has lost part of its history; test_restored.py uses a real one."""
 
 import pytest
 
@@ -17,7 +17,7 @@ EARLIER = b',"status":{"phase":"Pending"}'
 
 
 def told(informer: Informer) -> dict[str, tuple[str, str]]:
-    """Version and phase of what the store holds."""
+    """Return version and phase of the objects in the store."""
     return {obj.name: (obj.version, obj.phase) for obj in informer.store}
 
 
@@ -140,7 +140,7 @@ async def test_nothing_is_asked_while_there_was_no_watch_yet_or_it_is_open() -> 
 
 
 async def test_what_one_informer_finds_counts_for_all_of_its_cluster() -> None:
-    """Versions may have passed those of a collection that changes seldom before it is asked for."""
+    """The version may already have passed that of a rarely changing collection before its informer asks."""
     async with Pretender.started() as server:
         server.items = [chaperon("is-forgotten", 60)]
         server.version = "60"

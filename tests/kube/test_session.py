@@ -1,4 +1,4 @@
-"""Sessions against servers that misbehave; what a real API server answers is in test_client.py."""
+"""Sessions with servers that misbehave; test_client.py uses a real API server."""
 
 import asyncio
 import contextlib
@@ -44,7 +44,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def serving_tls(handler: Handler, pair: Pair) -> AsyncIterator[int]:
-    """The port of an HTTPS server with a certificate."""
+    """Serve HTTPS with a certificate. Yields the port."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     pair.load(context)
     runner = web.ServerRunner(web.Server(handler, access_log=None), handle_signals=False, shutdown_timeout=0.1)
@@ -57,7 +57,7 @@ async def serving_tls(handler: Handler, pair: Pair) -> AsyncIterator[int]:
 
 
 def of_kubeconfig(port: int, authority: Pair, **cluster: Any) -> Connection:
-    """The connection by a kubeconfig as a Target has it: with a CA and a token."""
+    """Return the connection of a kubeconfig as a Target has it: with a CA and a token."""
     given = {"server": f"https://127.0.0.1:{port}", "certificate-authority-data": data(authority.certificate)}
     return parse(kubeconfig(cluster={**given, **cluster}))
 
@@ -99,7 +99,7 @@ async def test_neither_request_nor_token_reaches_a_server_whose_certificate_is_n
 
 @contextlib.asynccontextmanager
 async def raw_server(answer: bytes | None) -> AsyncIterator[str]:
-    """A TCP server that says `answer` to whoever connects and hangs up, or (None) keeps silent."""
+    """TCP server that answers each connection with `answer` and closes it; None never answers."""
     writers: list[asyncio.StreamWriter] = []
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -181,7 +181,7 @@ async def test_redirects_are_not_followed_with_our_credentials() -> None:
 
 
 class Counting:
-    """Refuses some requests, then accepts."""
+    """Server that refuses some requests, then accepts."""
 
     def __init__(self, status: int, refusals: int, headers: dict[str, str] | None = None) -> None:
         self.left = refusals
@@ -323,23 +323,23 @@ async def test_a_large_body_is_sent_whole() -> None:
 
 
 async def test_what_a_server_has_not_received_when_a_request_is_given_up_never_arrives() -> None:
-    """As behind a link that is cut, and back later: the kernel would go on sending what it has."""
+    """Simulates a link that is cut and returns later: the kernel would continue to send its buffered data."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        # Small, so that the request does not fit in.
+        # The buffer is too small for the request.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         body = b"x" * 500_000
         url = f"http://127.0.0.1:{server.getsockname()[1]}"
         async with Session(Connection(url), timeout=0.2) as session:
             with pytest.raises(Unreachable):
                 await session.request("POST", "/api", body=body)
-            # The connection ends in the next turn of the loop: a thread may be faster.
+            # The connection ends in the next turn of the event loop; a thread may be faster.
             await asyncio.sleep(0)
             received = await asyncio.to_thread(_read_to_the_end, server)
     assert 0 < received < len(body)
 
 
 def _read_to_the_end(server: socket.socket) -> int:
-    """How many bytes a connection brings."""
+    """Return the number of bytes that a connection delivers."""
     accepted, _ = server.accept()
     received = 0
     with accepted, contextlib.suppress(ConnectionResetError):

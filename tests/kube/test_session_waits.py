@@ -1,4 +1,4 @@
-"""How long requests and watches wait: every await on the network ends by itself, and when it is cancelled."""
+"""Timeouts of requests and watches: every network await is bounded and can be cancelled."""
 
 import asyncio
 import contextlib
@@ -21,7 +21,7 @@ from tests.kube.test_session import raw_server, read_all, serving
 
 @pytest.mark.parametrize("first", ["cancelled", "timed out"])
 async def test_a_request_that_is_cancelled_as_its_time_is_up_is_cancelled(first: str) -> None:
-    """On a busy machine both come in one turn of the event loop: the cancellation was taken back with the timeout."""
+    """On a busy machine both arrive in one turn of the event loop: the timeout used to revoke the cancellation."""
     async with raw_server(None) as url, Session(Connection(url), timeout=1.0) as session:
         loop = asyncio.get_running_loop()
         began = loop.time()
@@ -34,7 +34,7 @@ async def test_a_request_that_is_cancelled_as_its_time_is_up_is_cancelled(first:
 
 @contextlib.contextmanager
 def no_lookups(session: Session):  # type: ignore[no-untyped-def]
-    """The session's threads are busy, as with a name server that does not answer."""
+    """Occupy the session's threads, as a name server that does not answer does."""
     release = threading.Event()
     with ThreadPoolExecutor(1) as threads:
         threads.submit(release.wait)
@@ -46,7 +46,7 @@ def no_lookups(session: Session):  # type: ignore[no-untyped-def]
 
 
 async def test_who_waits_for_a_session_that_is_closed_is_told_so_and_not_cancelled() -> None:
-    """A worker of a room that is cancelled ends without a word: of those that waited none was left."""
+    """A cancelled controller worker ends without an error: once, all waiting workers ended that way."""
     async with Session(Connection("http://localhost:1"), timeout=20) as session:
         with no_lookups(session):
             waiting = [asyncio.create_task(session.request("GET", "/api")) for _ in range(3)]
@@ -90,7 +90,7 @@ async def test_a_watch_that_has_begun_may_be_silent_for_longer_than_it_may_take_
 
 
 async def trickle(request: web.Request) -> web.StreamResponse:
-    """A list that takes a second to come, over a slow link."""
+    """Serve a list that takes a second to arrive, as over a slow link."""
     response = web.StreamResponse()
     await response.prepare(request)
     body = b'{"metadata":{"resourceVersion":"1"},"items":[]}'

@@ -1,4 +1,4 @@
-"""By how much the clock of an API server differs from ours, as its answers say."""
+"""Clock difference between an API server and this process, computed from the dates of answers."""
 
 import time
 from email.utils import formatdate
@@ -15,7 +15,7 @@ async def test_an_answer_says_how_far_a_clock_is_ahead(ahead: float) -> None:
     async with Pretender.started() as server:
         server.date = formatdate(time.time() + ahead, usegmt=True)
         await server.client.version(KIND)
-        # Dates of answers have whole seconds.
+        # `Date` headers have a resolution of one second.
         assert abs(server.client.session.skew - ahead) < 2
 
 

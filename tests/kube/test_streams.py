@@ -1,4 +1,4 @@
-"""Streams of an API server: a small server in its place says what a real one seldom does."""
+"""Streams of an API server: a small server imitates rare answers."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -20,7 +20,7 @@ OK = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
 class Double:
-    """Answers every request with the same bytes, and keeps the heads that it got."""
+    """Server that answers every request with the same bytes and records the received heads."""
 
     def __init__(self, answer: bytes) -> None:
         self.answer = answer

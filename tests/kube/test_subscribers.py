@@ -1,4 +1,4 @@
-"""Subscribers hear of a list when all of it is in the store, and of every object without a gap."""
+"""Subscribers are called once a whole list is in the store, and observe each object's changes without a gap."""
 
 from agent.kube.errors import KubeError
 from agent.kube.informer import Informer
@@ -14,7 +14,7 @@ MANY = 700
 
 
 class Listener:
-    """Checks that each change begins where the one before ended."""
+    """Subscriber that checks that each change begins where the previous one ended."""
 
     def __init__(self) -> None:
         self.known: dict[Key, Object] = {}
@@ -32,7 +32,7 @@ class Listener:
 
 
 class Kept:
-    """A store with its subscribers, changed as an informer does."""
+    """Store with subscribers, changed as an informer changes it."""
 
     def __init__(self) -> None:
         self.store = Store()

@@ -1,4 +1,4 @@
-"""Connections notice peers that are gone: of requests within 15 s, of streams within a minute."""
+"""Detection of unreachable peers: within 15 s for requests, within a minute for streams."""
 
 import socket
 
@@ -10,7 +10,7 @@ from tests.kube.channels import Channel, dialled, listening
 
 
 def options(made: socket.socket) -> Patience:
-    """What a socket has."""
+    """Return the keepalive options of a socket."""
     assert made.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     names = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT, socket.TCP_USER_TIMEOUT)
     idle, interval, probes, unacknowledged = (made.getsockopt(socket.IPPROTO_TCP, name) for name in names)

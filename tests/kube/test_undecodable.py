@@ -1,4 +1,4 @@
-"""Who an object is, told from the beginning of its JSON."""
+"""Identity of an object, read from the beginning of its JSON."""
 
 import json
 from typing import Any

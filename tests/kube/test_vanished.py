@@ -1,4 +1,4 @@
-"""What an API server says is gone is gone, also while the watch is silent."""
+"""An object that the API server reports as deleted leaves the store, even while the watch is silent."""
 
 import contextlib
 
@@ -31,7 +31,7 @@ async def test_what_is_found_gone_leaves_the_store_at_once_and_late_news_do_not_
         relay.breaks_watch = lambda path: path.endswith("configmaps")
         relay.break_streams()
         await until(lambda: informer.error is not None)
-        # What the watch will tell of it later: a change, and the end.
+        # The watch reports it later: first a change, then the deletion.
         await client.patch(CONFIGMAPS, "gone", {"data": {"a": "b"}}, namespace)
         await client.delete(CONFIGMAPS, "gone", namespace)
         with contextlib.suppress(NotFound), informer.vanished.noticed(known.key, known.uid):
@@ -43,7 +43,7 @@ async def test_what_is_found_gone_leaves_the_store_at_once_and_late_news_do_not_
         await client.create(CONFIGMAPS, {"metadata": {"name": "later"}}, namespace)
         await until(lambda: informer.store.get((namespace, "later")))
         assert told == ["gone"]
-        # Another one of that name is another object.
+        # A recreated object of the same name is a different object.
         await client.create(CONFIGMAPS, {"metadata": {"name": "gone"}}, namespace)
         again = await until(lambda: informer.store.get(known.key))
         assert again.uid != known.uid

@@ -1,4 +1,4 @@
-"""What a leader has begun to send when its time is up is not sent, however far it has come."""
+"""No write is sent after the leader's time is up, however far the request has progressed."""
 
 import asyncio
 import datetime
@@ -18,7 +18,7 @@ ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 
 
 class Term:
-    """Of a leader."""
+    """Term of a leader."""
 
     def __init__(self) -> None:
         self.leads = True
@@ -27,7 +27,7 @@ class Term:
         self.leads = False
 
     async def sends(self, method: str, send: Callable[[], Awaitable[bytes]]) -> None:
-        """What this leader sends is refused."""
+        """Expect that this leader's write is refused."""
         fence(lambda: self.leads)
         with pytest.raises(Deposed):
             await send()
@@ -35,7 +35,7 @@ class Term:
 
 
 class Slow:
-    """Credentials that come when the leader's time is up, as from a plugin."""
+    """Credentials that arrive when the leader's time is up, as from a slow plugin."""
 
     def __init__(self, term: Term) -> None:
         self._term = term
@@ -49,7 +49,8 @@ class Slow:
 
 
 class Server(asyncio.Protocol):
-    """Answers the first `answers` requests, and hangs up at the next; `heard` are the methods of all that came."""
+    """Server that answers the first `answers` requests and closes the connection at the next; `heard` records
+    all methods."""
 
     def __init__(self, heard: list[str], term: Term, *, answers: int) -> None:
         self._heard, self._term, self._answers = heard, term, answers
@@ -69,7 +70,7 @@ class Server(asyncio.Protocol):
 
 
 async def listens(protocol: Callable[[], asyncio.Protocol]) -> tuple[asyncio.Server, str]:
-    """A server, and where it is."""
+    """Start a server. Return it and its address."""
     server = await asyncio.get_running_loop().create_server(protocol, "127.0.0.1", 0)
     return server, f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
 
@@ -84,7 +85,7 @@ async def test_credentials_that_took_too_long_are_used_for_nothing_that_writes()
 
 
 async def test_a_connection_that_took_too_long_is_used_for_nothing_that_writes() -> None:
-    """The API server is slow to take it: what was asked before is long ago when it is there."""
+    """The API server is slow to accept the connection; by then the guard's check is too old."""
     term, heard = Term(), list[str]()
     authority = Authority("slow", datetime.datetime.now(datetime.UTC))
     tls, loop = serving(authority, "127.0.0.1"), asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""Informers that run as long as a test looks at them."""
+"""Informers that run for the duration of a test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,7 @@ from agent.kube.store import Key, Object
 
 
 class Follower:
-    """What a subscriber knows that only listens; checks that each change fits what it was told before."""
+    """Subscriber that rebuilds the state from changes, and checks that each change fits the previous state."""
 
     def __init__(self, informer: Informer, *, rolls_back: bool = False) -> None:
         self.known: dict[Key, str] = {}
@@ -32,7 +32,7 @@ class Follower:
 
 @asynccontextmanager
 async def running(informer: Informer, follower: Follower | None = None) -> AsyncIterator[Follower]:
-    """Run an informer, wait until it has synced."""
+    """Run an informer and wait until it has synced."""
     follower = follower or Follower(informer)
     task = asyncio.create_task(informer.run())
     try:
@@ -47,12 +47,12 @@ async def running(informer: Informer, follower: Follower | None = None) -> Async
 
 
 def versions(informer: Informer) -> dict[Key, str]:
-    """What the store holds."""
+    """Return the versions in the store."""
     return {obj.key: obj.version for obj in informer.store}
 
 
 async def listed(client: Client, kind: Kind, namespace: str) -> dict[Key, str]:
-    """What the API server holds."""
+    """Return the versions that the API server lists."""
     found = await client.list(kind, namespace)
     heads = [obj["metadata"] for obj in found]
     return {(head["namespace"], head["name"]): head["resourceVersion"] for head in heads}
