@@ -1,4 +1,4 @@
-"""What workers of tests run."""
+"""Functions that worker processes of tests run."""
 
 import os
 import signal
@@ -10,7 +10,7 @@ from agent.ranking.placing import celexpr
 
 
 def obey(request: bytes) -> bytes:
-    """Do what the request says, or give it back."""
+    """Carry out the command in the request, or return the request."""
     match request.partition(b" ")[0]:
         case b"fail":
             raise ValueError("as was asked")
@@ -33,7 +33,7 @@ def obey(request: bytes) -> bytes:
 
 
 def cel(request: bytes) -> bytes:
-    """Answer a question about clusters with true; an expression that begins with `exit` ends the process."""
+    """Answer a CEL question about clusters with true; an expression that begins with `exit` ends the process."""
     question = msgspec.msgpack.decode(request, type=celexpr.Question)
     if question.expression.startswith("exit"):
         os._exit(3)

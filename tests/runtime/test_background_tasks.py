@@ -1,4 +1,4 @@
-"""Results that a task computes while reconciliation goes on."""
+"""Results that a background task computes while reconciliation continues."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.waiting import until
 
 
 class Asked:
-    """Computations of a test; each ends when the test says so."""
+    """Computations of a test; each ends when the test releases it."""
 
     def __init__(self) -> None:
         self.ready: list[str] = []

@@ -1,4 +1,4 @@
-"""Bodies of requests: the estimate of their memory, and the order in which they are answered."""
+"""Request bodies: the estimate of their memory, and the order of their answers."""
 
 import asyncio
 import contextlib
@@ -21,12 +21,12 @@ KIB = 1024
 
 
 def repeated(value: bytes) -> bytes:
-    """A list of `LENGTH` bytes that repeats a value."""
+    """Return a list of `LENGTH` bytes that repeats a value."""
     return b"[" + b",".join([value] * (LENGTH // (len(value) + 1))) + b"]"
 
 
 def text(last: str) -> bytes:
-    """A list of one long string with this end."""
+    """Return a list of one long string with this end."""
     return f'["{"x" * LENGTH}{last}"]'.encode()
 
 
@@ -75,7 +75,7 @@ def test_two_pods_of_the_largest_size_fit_into_a_request() -> None:
 
 
 class Server:
-    """A listener whose answers wait until the test lets them go."""
+    """Listener that withholds answers until the test releases them."""
 
     def __init__(self) -> None:
         self._bodies = Bodies("test")
@@ -109,7 +109,7 @@ class Server:
             await server.stop()
 
     def send(self, name: str, length: int, peer: str) -> asyncio.Task[int]:
-        """Send a request; its result is the status of the answer."""
+        """Send a request and return the status of the answer."""
         self.may_end[name] = asyncio.Event()
         task = asyncio.create_task(self._status(name, length, peer))
         self._sent.add(task)
@@ -125,13 +125,13 @@ class Server:
             return response.status
 
     async def begins(self, *names: str) -> None:
-        """Wait until the turns of these requests have begun, and no others since the last call."""
+        """Wait until exactly these requests have begun since the last call."""
         await until(lambda: len(self.begun) >= len(names), what=f"requests {names} answered")
         assert sorted(self.begun) == sorted(names)
         self.begun.clear()
 
     async def waits(self, count: int) -> None:
-        """Wait until so many requests wait for their turn."""
+        """Wait until this many requests are queued."""
         await until(lambda: sum(map(len, self._bodies._waiting.values())) == count, what=f"{count} requests waiting")
 
 
@@ -140,7 +140,7 @@ CROWD, API_SERVER = "127.0.0.2", "127.0.0.3"
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Server]:
-    """A server with a thousandth of the memory of ours."""
+    """Server with a thousandth of the real memory limit."""
     for name in ("MOST_BYTES", "MOST_DECODED", "MOST_DECODED_OF_PEER", "SMALL", "RESERVED", "RESERVED_OF_PEER"):
         monkeypatch.setattr(bodies, name, getattr(bodies, name) // KIB)
     monkeypatch.setattr(bodies, "SECONDS", 60.0)

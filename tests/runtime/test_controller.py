@@ -20,7 +20,7 @@ from tests.waiting import until
 
 
 class Room(Controller[str]):
-    """Does what the script of a key says, one outcome for each reconciliation."""
+    """Controller that plays the script of a key, one outcome per reconciliation."""
 
     name: ClassVar[str] = "test"
 
@@ -121,7 +121,7 @@ async def test_a_room_that_is_stopped_in_the_middle_can_run_again() -> None:
 
 
 class Busy(Room):
-    """Works for a millisecond on each key and never waits."""
+    """Controller that blocks for a millisecond on each key and never awaits."""
 
     workers: ClassVar[int] = 8
 
@@ -152,12 +152,12 @@ async def test_rooms_that_never_wait_hold_up_neither_requests_nor_each_other() -
         await until(lambda: len(done) > 20)
         before = len(done)
         rooms[2].queue.add("late")
-        # As many as a lease takes to be renewed.
+        # As many keys as fit into one lease renewal.
         for _ in range(2):
             await session.request("GET", "/")
         assert len(done) < 300
         await until(lambda: len(done) == 601)
-        # Those whose turn it was, once more those who then stood before it: not by the clock, which others may have.
+        # At most the keys in progress, and the keys queued then, come first. Counts keys: the machine is shared.
         assert done.index("late") - before <= 3 * len(rooms[:2]) * Busy.workers
         for task in running:
             task.cancel()
@@ -165,7 +165,7 @@ async def test_rooms_that_never_wait_hold_up_neither_requests_nor_each_other() -
 
 
 class Deaf(Room):
-    """Loses a cancellation among errors of its own, as what lies between it and the network may."""
+    """Controller that loses a cancellation in its own error handling, as network code may."""
 
     async def reconcile(self, key: str) -> float | None:
         self.times.setdefault(key, []).append(asyncio.get_running_loop().time())
@@ -193,7 +193,7 @@ async def test_a_room_whose_work_loses_the_cancellation_ends_all_the_same(caplog
 
 
 class Lanes(Controller[tuple[str, int]]):
-    """One of its lanes never gets an answer."""
+    """Controller with a lane that never receives an answer."""
 
     name: ClassVar[str] = "lanes"
     workers = 8
@@ -231,7 +231,7 @@ async def test_a_lane_in_which_nothing_ends_holds_up_no_other() -> None:
 
 @pytest.mark.looptime
 async def test_a_controller_that_has_ended_is_let_go_and_its_gauges_show_nothing() -> None:
-    """A replica that leads no more would keep all stores of the room otherwise."""
+    """A replica that no longer leads would otherwise keep all stores of the controller."""
     room = Room()
     room.queue.add("a")
     assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) != 1
@@ -242,7 +242,7 @@ async def test_a_controller_that_has_ended_is_let_go_and_its_gauges_show_nothing
     assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) == 0
     reference = weakref.ref(room)
     del room, running
-    # For so long workers are made sure of that were cancelled.
+    # A cancelled worker is awaited for this long.
     await asyncio.sleep(2 * AGAIN_SECONDS)
     gc.collect()
     assert reference() is None

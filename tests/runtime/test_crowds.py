@@ -1,4 +1,4 @@
-"""Peers that open many connections to a port for health and metrics, or scrape it many times at once."""
+"""Peers that open many connections to the health and metrics ports, or scrape them many times at once."""
 
 import asyncio
 import contextlib
@@ -20,12 +20,12 @@ from tests.runtime.test_health import free_port
 from tests.waiting import until
 
 CROWD, KUBELET = "127.0.0.2", "127.0.0.3"
-"""Peers, by the address that they call from."""
+"""Source addresses of peers."""
 RENDERING_SECONDS = 0.5
 
 
 class SlowCollector(Collector):
-    """Counts renderings, and takes long for each without ever releasing the thread it runs in."""
+    """Collector that counts renderings, each of them slow and without releasing its thread."""
 
     def __init__(self) -> None:
         self.threads: list[int] = []
@@ -41,7 +41,7 @@ class SlowCollector(Collector):
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> SlowCollector:
-    """The only metric of the process."""
+    """Register the slow collector as the only metric of the process."""
     registry, collector = CollectorRegistry(), SlowCollector()
     registry.register(collector)
     monkeypatch.setattr(health, "EXPOSITION", exposition.Exposition(registry))
@@ -66,7 +66,7 @@ async def _listens(address: str) -> bool:
 
 
 def caller(peer: str) -> aiohttp.ClientSession:
-    """A client with an address of its own, which makes a connection for each request."""
+    """Return a client with its own source address that opens a connection for each request."""
     connector = aiohttp.TCPConnector(local_addr=(peer, 0), force_close=True, limit=0)
     return aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=30))
 
@@ -173,7 +173,7 @@ async def _answers(http: aiohttp.ClientSession, address: str, expected: int) -> 
 
 
 async def idle(address: str, peer: str, sent: bytes = b"") -> socket.socket:
-    """A connection that sends this and then nothing more."""
+    """Open a connection that sends these bytes and then nothing more."""
     made = socket.socket()
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -186,7 +186,7 @@ async def idle(address: str, peer: str, sent: bytes = b"") -> socket.socket:
 
 
 def is_open(made: socket.socket) -> bool:
-    """Whether the server has not closed a connection."""
+    """Return whether the server has kept a connection open."""
     try:
         return made.recv(1) != b""
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Who reads metrics where that needs a right, by a real API server's reviews."""
+"""Access to protected metrics, checked by a real API server's reviews."""
 
 import asyncio
 import secrets
@@ -30,7 +30,7 @@ def test_whatever_a_header_says_is_a_token_that_a_review_takes_or_none(header: s
 
 @pytest.fixture
 async def address(client: Client) -> AsyncIterator[str]:
-    """Where metrics are served."""
+    """Address of the metrics."""
     address = f"127.0.0.1:{free_port()}"
     serving = asyncio.create_task(GuardedMetrics(address, client).serve())
     yield address
@@ -39,7 +39,7 @@ async def address(client: Client) -> AsyncIterator[str]:
 
 
 async def ask(address: str, path: str = "/metrics", **headers: str) -> tuple[int, str]:
-    """Status and body, once somebody serves there."""
+    """Return status and body of a request, once the server listens."""
     async with aiohttp.ClientSession() as http:
         while True:
             try:
@@ -50,7 +50,7 @@ async def ask(address: str, path: str = "/metrics", **headers: str) -> tuple[int
 
 
 async def account(client: Client, namespace: str, *paths: str) -> str:
-    """The token of somebody who may get these non-resource URLs."""
+    """Return a token of a service account that may get these non-resource URLs."""
     name = f"{namespace}-{secrets.token_hex(2)}"
     metadata = {"name": name, "namespace": namespace}
     await client.create(SERVICE_ACCOUNTS, {"metadata": metadata})

@@ -1,4 +1,4 @@
-"""Watches of a cluster: how long they have heard nothing, and that one that stands still begins anew."""
+"""Silent watches of a cluster: their age as a metric, and the restart of an informer that hangs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ async def started(server: Pretender) -> AsyncIterator[Informers]:
 
 
 def silent() -> float | None:
-    """What the metric says of the only cluster here."""
+    """Return the metric's value for the only cluster of the test."""
     return REGISTRY.get_sample_value("flotilla_watch_silent_seconds", {"cluster": "", "resource": KIND.plural})
 
 
@@ -54,7 +54,7 @@ async def test_a_watch_in_which_nothing_happens_begins_anew(
         await until(informer.synced.is_set)
         server.tell("ADDED", chaperon("a", 101))
         await until(lambda: len(informer.store) == 1)
-        # As if it hung somewhere where nothing has a limit.
+        # Hang as in a call without a timeout.
         hung, follow = asyncio.Event(), informer._follow
 
         async def hangs() -> None:

@@ -28,7 +28,7 @@ NAME = "test-lease"
 
 
 class Contender:
-    """Runs for the lease; its work is to note when it starts and ends."""
+    """Contender for the lease that records when its work starts and ends."""
 
     leading_now: set[str]
 
@@ -123,7 +123,7 @@ async def test_a_leader_whose_api_server_takes_long_for_each_answer_goes_on_lead
         contender = Contender(Client(session), namespace, "patient", set(), times)
         async with contender.running():
             await until(lambda: contender.lease.leading)
-            # From one renewal to the answer to the next is as long as two answers take, and a pause.
+            # The time from one renewal to the next answer is two latencies and a pause.
             relay.delay(times.renew / 3)
             renewals = set[str]()
 
@@ -186,7 +186,7 @@ async def test_a_lease_whose_holder_is_gone_is_taken_when_its_time_is_up_however
 
 
 class Failing(Client):
-    """Fails in a way nobody foresaw, while told to."""
+    """Work that fails with an unexpected error while enabled."""
 
     broken = False
 
@@ -216,7 +216,7 @@ async def test_an_unforeseen_error_costs_the_lease_and_not_the_process(cluster: 
 
 
 class Jumping(SystemClock):
-    """A time of day that somebody sets, as when a machine goes on after a pause."""
+    """Wall clock that jumps, as on a machine that resumes after a pause."""
 
     ahead = timedelta()
 
@@ -225,7 +225,7 @@ class Jumping(SystemClock):
 
 
 def stand_still(seconds: float) -> None:
-    """As a process that is stopped: nothing of it runs, and then all that was due."""
+    """Simulate a suspended process: nothing runs, then everything due runs at once."""
     time.sleep(seconds)
 
 
@@ -242,7 +242,7 @@ async def test_a_leader_that_stood_still_writes_nothing_of_what_it_had_begun(cli
         terms.append("begun")
         if not outcomes:
             stand_still(TIMES.renew + 0.2)
-            # By the task itself, and by one that it starts.
+            # One write by the task itself, one by a task that it starts.
             tries = (make("after"), asyncio.create_task(make("later")))
             outcomes.extend(await asyncio.gather(*tries, return_exceptions=True))
         await asyncio.Event().wait()
@@ -306,7 +306,7 @@ async def test_a_leader_that_ends_its_work_itself_lets_another_lead(client: Clie
         await until(lambda: leading == {"two"})
         stands_down.clear()
         assert not one.lease.leading
-    # Nobody else does it.
+    # No other contender renews it.
     await until(lambda: one.terms == 2)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -366,12 +366,12 @@ async def test_a_leader_that_its_cluster_has_forgotten_learns_it_when_it_renews(
     async with contender.running():
         await until(lambda: contender.lease.leading)
         assert contender.lease.absences == ()
-        # As a backup has it.
+        # The state in the backup.
         renewed = SystemClock().now() - timedelta(hours=1)
         body = {"spec": {"renewTime": micro_stamp(renewed)}}
 
         async def forgotten() -> bool:
-            # A renewal that is under way may come later.
+            # A renewal in flight may arrive later.
             await client.patch(LEASES, NAME, body, namespace)
             await asyncio.sleep(3 * TIMES.retry)
             return bool(contender.lease.absences)

@@ -1,4 +1,4 @@
-"""Renewals of a lease by one request, and when the lease is read first."""
+"""Lease renewals with a single request, and the cases in which the lease is read first."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -14,7 +14,7 @@ TIMES = LeaseTimes(duration=2.0, renew=1.4, retry=0.02)
 
 
 class Jumping:
-    """A time of day that goes on while the machine does not."""
+    """Wall clock that advances while the machine is suspended."""
 
     ahead = timedelta()
 
@@ -23,7 +23,7 @@ class Jumping:
 
 
 class OneLease:
-    """Has a lease and nothing else, and notes what is asked of it."""
+    """API client with a single lease that records its requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -54,7 +54,7 @@ class OneLease:
 
 
 async def test_a_leader_that_is_resumed_together_with_its_cluster_learns_that_nobody_led() -> None:
-    """As where a machine is set back to a snapshot of all that ran there: nobody has changed the lease."""
+    """A machine may return to a snapshot together with its cluster: the lease is unchanged."""
     clock, server = Jumping(), OneLease()
     client: Any = server
     lease = LeaderLease(client, clock, "team", "lease", "one", TIMES)

@@ -1,4 +1,4 @@
-"""Leaders whose API server takes up to 80 % of the lease's duration to answer, with the default times."""
+"""Leaders whose API server takes up to 80 % of the lease duration to answer, with the default times."""
 
 import asyncio
 import base64
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.full("Each waits for 42 s; tests of the state of renewa
 
 TIMES = LeaseTimes()
 LATENCIES = tuple(range(1, 10))
-"""In seconds."""
+"""Latencies of the API server in seconds."""
 
 
 class Candidate:
@@ -41,7 +41,7 @@ class Candidate:
         self.lease = LeaderLease(client, SystemClock(), namespace, f"slow-{latency}", identity, TIMES)
         self.terms = 0
         self.fenced = 0.0
-        """Seconds in which a leader might not write."""
+        """Seconds during which a leader could not write."""
 
     async def work(self) -> None:
         self.terms += 1
@@ -68,7 +68,7 @@ async def running(candidates: Iterable[Candidate]) -> AsyncIterator[None]:
 
 
 async def keep(leaders: list[Candidate], rivals: list[Candidate], slow: Callable[[], None]) -> None:
-    """Let the leaders lead, make their API server slow, and have rivals wait for longer than three durations."""
+    """Start the leaders, slow down their API server, and let rivals wait for more than three lease durations."""
     async with running(leaders):
         await until(lambda: all(each.lease.leading for each in leaders))
         slow()
@@ -104,7 +104,7 @@ async def test_a_leader_keeps_its_lease_however_late_all_answers_are(
 async def holding_up(
     cluster: Cluster, client: Client, namespace: str, delay: Callable[[str], float]
 ) -> AsyncIterator[None]:
-    """Have a webhook admit each write of a Lease after so many seconds, by its name."""
+    """Register a webhook that delays each write of a Lease by a number of seconds, by the Lease's name."""
     host = host_facing(cluster)
     authority = Authority("slow", datetime.datetime.now(datetime.UTC))
 
@@ -150,7 +150,7 @@ async def holding_up(
 async def test_a_leader_keeps_its_lease_however_long_admission_holds_up_its_writes(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """As Gatekeeper does whose webhooks do not answer: reads are as fast as ever."""
+    """Gatekeeper delays writes this way if its webhooks do not answer; reads stay fast."""
     slow = False
 
     def delay(name: str) -> float:

@@ -1,4 +1,4 @@
-"""Tasks: made in agent.runtime, and where else is said here, with the reason."""
+"""Only agent.runtime creates asyncio tasks; each exception is listed with its reason."""
 
 import ast
 import asyncio

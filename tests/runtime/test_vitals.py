@@ -1,4 +1,4 @@
-"""What keeps a replica from its work, and what follows."""
+"""Failures that keep a replica from working, and their consequences."""
 
 import time
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from agent.runtime.watchdog import Watchdog
 
 
 async def failing(error: KubeError, seconds: float) -> Informer:
-    """A watch that has failed for so long."""
+    """Return a watch that has failed for a number of seconds."""
     async with Session(Connection("http://127.0.0.1:1"), name="local") as session:
         informer = Informer(Client(session), CONFIGMAPS)
     informer.error = error
@@ -64,7 +64,7 @@ async def test_tasks_and_rooms_are_told_of_together() -> None:
 
 
 def since(start: float, now: float) -> Callable[[float], str]:
-    """Trouble that began at one moment, as it is told at another."""
+    """Return a problem that began at one time, as reported at another."""
     return lambda patience: "trouble" if now - start >= patience else ""
 
 
@@ -72,7 +72,7 @@ def test_a_replica_stands_down_once_soon_then_less_and_less_often_and_only_then_
     judgement, downs = Judgement(60), []
     begun = 0.0
     for now in range(0, 4000, 5):
-        # Leading anew begins everything anew, trouble as well.
+        # A new term begins without the problems of the previous one.
         if judgement.stands_down(since(begun, now), now):
             downs.append(now)
             begun = now

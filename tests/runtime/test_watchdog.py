@@ -1,4 +1,4 @@
-"""Work that stands still is ended and tried again; what nobody may end is told of."""
+"""The watchdog cancels and retries stuck work, and reports work that it may not cancel."""
 
 import asyncio
 from typing import ClassVar
@@ -13,7 +13,7 @@ from tests.runtime.test_controller import run_for
 
 
 class Room(Controller[str]):
-    """Does what the key says."""
+    """Controller that carries out the command in the key."""
 
     name: ClassVar[str] = "watched"
     workers = 2

@@ -1,4 +1,4 @@
-"""A process of its own for one function: what it does there harms nobody, and it leaves nothing behind."""
+"""Worker process for one function: a failure in it affects only its own request, and it leaves nothing behind."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ async def worker() -> AsyncIterator[Worker]:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that nobody has reaped has ended all the same."""
+    """Return whether a process runs; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
