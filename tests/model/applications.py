@@ -64,7 +64,7 @@ def spec_of(*manifests: Raw, common: tuple[str, ...] = (SET,), own: list[Raw] | 
 
 
 def bundled(*manifests: Raw, **rest: Any) -> Bundling:
-    """The bundles of such manifests, one for each workload unless `own` says otherwise."""
+    """Return the bundles of these manifests, one per workload unless `own` states otherwise."""
     found = draft(spec_of(*manifests, **{"own": [{"name": _first(manifests)}], **rest}), "shop", "global").application
     assert isinstance(found, Application)
     return found.bundling

@@ -1,4 +1,4 @@
-"""Pods to test with: what an API server hands to the webhook."""
+"""Pods for tests, as an API server sends them to the webhook."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What messages say of lists that are too long for them."""
+"""Abridged lists in messages."""
 
 import pytest
 

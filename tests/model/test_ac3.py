@@ -1,4 +1,4 @@
-"""AC3's networks: each row of what its operator does with a link, and what is told of it."""
+"""AC3's networks: each action of its operator on a link, and the reported status."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -72,7 +72,7 @@ BOTH = {"from": ["us"], "to": [{"cluster": "eu"}]}
         ([link(services=named(9090, 8080))], [{"service": "backend", **BOTH, "ports": [8080, 9090]}]),
         # Two links of the same places are one.
         ([link(services=named(8080)), link(services=named(9))], [{"service": "backend", **BOTH, "ports": [9, 8080]}]),
-        # An application means the Services that select its pods, on all ports; what is named keeps to its ports.
+        # An application selects the Services of its pods, on all ports; a named Service keeps to its ports.
         (
             [link(applications=["hello-backend"], services=named(8080))],
             [
@@ -99,7 +99,7 @@ BOTH = {"from": ["us"], "to": [{"cluster": "eu"}]}
             [{"service": "backend", "from": ["us"], "to": [{"cluster": "us", "namespace": "web"}], "ports": [1]}],
         ),
         ([link(targetCluster="us", services=named(1))], []),
-        # A Service that is not there is linked all the same: its ServiceLink says so.
+        # A missing Service is linked all the same: its ServiceLink reports the problem.
         ([link(services=named(1, name="later"))], [{"service": "later", **BOTH, "ports": [1]}]),
         # The same Service for two callers is two links.
         (

@@ -1,4 +1,4 @@
-"""What of an AddOnPlacementScore is written, and when again."""
+"""Content of an AddOnPlacementScore, and the time of its next write."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any

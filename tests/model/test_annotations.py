@@ -1,4 +1,4 @@
-"""Annotations that fit together, and those that do not."""
+"""Annotations that are compatible, and annotations that contradict each other."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What of manifests is applied, in which order, and when an object still has it."""
+"""Manifests: the applied parts, their order, and whether an object still has the applied values."""
 
 import json
 from typing import Any
@@ -25,7 +25,7 @@ def deployment(**spec: Any) -> Raw:
 
 
 def leaves(value: object) -> Raw:
-    """Fields as an API server has them of whoever applied a value, lists being atomic."""
+    """Return managed fields as an API server records them for an applied value with atomic lists."""
     return {f"f:{key}": leaves(each) for key, each in value.items()} if isinstance(value, dict) else {}
 
 

@@ -1,4 +1,4 @@
-"""Claims for a target: what is asked for, and nothing of the volume that the source made of it."""
+"""Claims for a target: the requested fields, without the source's volume."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Claims, as a cluster's agent tells them and a ManagedCluster lists them."""
+"""Cluster claims, as a cluster's agent publishes them and a ManagedCluster lists them."""
 
 import json
 

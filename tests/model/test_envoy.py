@@ -58,7 +58,7 @@ def decoded(content: Encoded) -> dict[str, Any]:
 
 
 def named(listener: bytes) -> set[str]:
-    """The clusters that a listener leads to."""
+    """Return the clusters that a listener routes traffic to."""
     found = set(re.findall(r'"cluster":"([^"]+)"', listener.decode()))
     return found - {"refused"}
 
@@ -165,11 +165,11 @@ def test_a_peer_that_is_silent_has_no_ready_endpoints_after_twelve_seconds(proto
         for check in cluster.get("health_checks", ()):
             assert check["unhealthy_threshold"] == 2
             one = seconds(check, "timeout")
-            # It may have answered a check just before; one that nobody has called yet is asked by other intervals.
+            # Envoy may have checked just before; a cluster without traffic has another check interval.
             called = seconds(check, "interval") + one + seconds(check, "unhealthy_edge_interval") + one
             unused = seconds(check, "no_traffic_healthy_interval") + one + seconds(check, "no_traffic_interval") + one
             assert max(called, unused) <= NOTICED_SECONDS
-    # Counters are read, and told; then two seconds are left for the agent and kube-proxy.
+    # The agent reads and publishes the counters; two seconds remain for the agent and kube-proxy.
     assert max(NOTICED_SECONDS, SILENT_SECONDS) + LOOK_SECONDS + INTERVAL_SECONDS <= 12 - 2
 
 

@@ -24,7 +24,7 @@ LOST = PeerHealth(0, 2, "PeerUnreachable", handshakes=5, refused=3)
         (counters(ssl__fail_verify_san=4, ssl__handshake=9), LOST, "CertificateRefused"),
         (counters(ssl__fail_verify_san=3, ssl__handshake=6), LOST, "NotAdmitted"),
         (counters(ssl__fail_verify_san=3, ssl__handshake=5), LOST, "PeerUnreachable"),
-        # Between two checks nothing is counted: what was said last still holds.
+        # No counter changes between two checks: the last result stays valid.
         (counters(ssl__handshake=5), PeerHealth(0, 2, "NotAdmitted", handshakes=5), "NotAdmitted"),
         # It was ready a moment ago, with many handshakes.
         (counters(ssl__handshake=5), PeerHealth(1, 2, "Connected", handshakes=5), "PeerUnreachable"),

@@ -17,7 +17,7 @@ NAME = server_name("shop", "dns", 53, "uid-a", "uid-here", protocol=UDP)
 
 
 def resources(*endpoints: str, services: bool = True, protocols: tuple[Protocol, ...] = (UDP,)) -> Resources:
-    """The Service `dns` is called in the cluster `a`, and offered to it."""
+    """Return resources for the Service `dns`, which is called in and offered to the cluster `a`."""
     called = tuple(Called("dns", 53, (20000 + n,), protocol=each) for n, each in enumerate(protocols))
     offered = tuple(Offered("dns", 53, protocol=each) for each in protocols)
     peer = Peer("a", "shop", "uid-a", "CA a", ("203.0.113.1:15443",), called, offered)
@@ -121,7 +121,7 @@ def test_sessions_begin_anew_when_an_endpoint_has_gone(
     new = envoyudp.renewed(old, resources(*after))
     assert (udp_chain(old) != udp_chain(new)) is anew
     assert chains(old)["shop/a"] == chains(new)["shop/a"]
-    # Until the next one goes, it stays so.
+    # The chain stays unchanged until the next endpoint is removed.
     assert udp_chain(envoyudp.renewed(new, resources(*after, "10.0.0.9:5353"))) == udp_chain(new)
     assert envoyudp.renewed(new, resources(*after)) == new
 

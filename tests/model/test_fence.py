@@ -1,4 +1,4 @@
-"""Fences: whoever may start another pod is never sooner than whoever stops the one that runs, whatever clocks do."""
+"""Fences: with any clock error, the old pod is stopped before another one may start."""
 
 from datetime import UTC, datetime, timedelta
 from itertools import product

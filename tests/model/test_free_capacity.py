@@ -1,4 +1,4 @@
-"""What is free on nodes."""
+"""Free capacity of nodes."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ ALLOCATABLE = {"cpu": "4", "memory": "8Gi", "pods": "110", "nvidia.com/gpu": "2"
 
 
 def told(*pods: dict[str, str], **allocatable: str) -> list[dict[str, Any]]:
-    """What is told of one node for each pod, which has that pod alone."""
+    """Return the published capacity of one node per pod, each with that pod alone."""
     there = amounts(allocatable or ALLOCATABLE)
     order = resources(there)
     counts = collapse(left(order, there, Taken(amounts(pod))) for pod in pods)

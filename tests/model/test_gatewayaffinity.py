@@ -1,4 +1,4 @@
-"""Affinity through gateways: what GatewayPeers say of it, and which slices wait."""
+"""Affinity through gateways: its fields in GatewayPeers, and the slices that wait for it."""
 
 from agent.model.gatewayaffinity import held_back, own_first, told
 from agent.model.gatewaylink import Shared
@@ -11,7 +11,7 @@ NAME = "kubernetes.io/service-name"
 
 def test_a_peer_says_whose_callers_stay_in_their_own_cluster() -> None:
     given = peer()
-    # Nothing is said of none: a CRD of before, which drops the field, is what it was.
+    # Without affinity the field is omitted: an older CRD, which drops it, leaves the object unchanged.
     assert told([]) == {}
     assert own_first(given) == []
     given["spec"] |= told(["web", "db"])

@@ -1,4 +1,4 @@
-"""Hosts of headless Services: what is told of them, and what gateways read of that."""
+"""Hosts of headless Services: their fields in GatewayPeers, and how gateways read them."""
 
 from typing import Any
 
@@ -41,7 +41,7 @@ def hosts(*slices: Raw, ports: tuple[str, ...] = ("tcp",)) -> list[Headless]:
 
 
 def telling(*found: Headless, status: Raw | None = None) -> Raw:
-    """A GatewayPeer of a peer whose hosts are called and may call."""
+    """Return a GatewayPeer whose hosts are called and may call."""
     made = peer(**({"status": status} if status is not None else {}))
     made["spec"] |= written(HEADLESS, found) | written(OFFERED, found)
     return made
@@ -142,7 +142,7 @@ def test_gateways_call_hosts_that_have_local_ports_and_let_peers_in_to_their_pod
         ({"endpoints": [endpoint("db-1")]}, ()),
         ({"endpoints": [endpoint("db-0", nodeName="admiralty-shop-us")]}, ()),
         ({"endpoints": [endpoint("db-0", "fd00::5")], "family": "IPv6"}, ("[fd00::5]:5432",)),
-        # What leads to other clusters is handed on to none.
+        # Endpoints in other clusters are not offered to a third one.
         ({"labels": {names.LABEL_SLICE_MANAGED_BY: "gateway.flotilla"}}, ()),
         ({"labels": {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER}}, ()),
         ({"namespace": "bank"}, ()),

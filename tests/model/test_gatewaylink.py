@@ -1,4 +1,4 @@
-"""GatewayPeers: what sources write, and what gateways read of them."""
+"""GatewayPeers, as sources write them and gateways read them."""
 
 from typing import Any
 
@@ -147,7 +147,7 @@ def test_a_gateway_calls_what_has_local_ports() -> None:
         ({"endpoints": None}, ()),
         ({"family": "FQDN", "endpoints": [{"addresses": ["db.example.org"]}]}, ()),
         ({"namespace": "bank"}, ()),
-        # What leads to other clusters is handed on to none.
+        # Endpoints in other clusters are not offered to a third one.
         ({"labels": {names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER}}, ()),
         ({"labels": {names.LABEL_SLICE_MANAGED_BY: "gateway.flotilla"}}, ()),
     ],

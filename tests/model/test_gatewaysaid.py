@@ -1,4 +1,4 @@
-"""What GatewayPeers say of Services, and of which of them it is something else than before."""
+"""Status of Services in GatewayPeers, and the Services whose status has changed."""
 
 from typing import Any
 

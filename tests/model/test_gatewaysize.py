@@ -1,4 +1,4 @@
-"""What GatewayPeers ask of one Envoy, and what is left out if it is too much."""
+"""Size of the Envoy configuration that GatewayPeers require, and the parts omitted above the limit."""
 
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -82,7 +82,7 @@ def room(listeners: int, peers: int) -> Limits:
 
 
 def served(found: Fitted) -> dict[str, int]:
-    """How many Services are called, by namespace."""
+    """Return the number of called Services by namespace."""
     return {each["metadata"]["namespace"]: len(each["spec"]["services"]) for each in found.peers}
 
 
@@ -104,7 +104,7 @@ def test_what_is_served_stays_when_others_come_and_these_get_a_part_in_any_case(
     assert served(first) == {"hog": 150}
     more = [calling("hog", 150), calling("bank", 200, created="2025-01-01T00:00:00Z")]
     found = fit(OWN, more, [], room(160, 2), names_in(first.peers))
-    # A sixteenth is guaranteed, of which one part is for the GatewayPeer itself.
+    # A sixteenth is guaranteed, including one part for the GatewayPeer itself.
     assert 140 <= served(found)["hog"] < 160 - served(found)["bank"] + 1
     assert 8 <= served(found).get("bank", 0) <= 20
     again = fit(OWN, more, [], room(160, 2), names_in(found.peers))

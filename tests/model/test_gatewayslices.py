@@ -1,4 +1,4 @@
-"""EndpointSlices that lead to the own gateways, and the ports that stand for others' Services."""
+"""EndpointSlices that select the local gateways, and the ports that represent remote Services."""
 
 from typing import Any
 

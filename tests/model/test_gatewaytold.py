@@ -1,4 +1,4 @@
-"""What clusters tell of their gateways."""
+"""Status of gateways that clusters publish."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Nodes that are kept as they change are summed up as if all of them were read anew."""
+"""The incremental summary of nodes equals a summary of all nodes from scratch."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ VIRTUAL = {"virtual-kubelet.io/provider": "admiralty"}
 
 
 def node(name: str, variant: int) -> dict[str, Any]:
-    """One of 24 different ones; amounts differ by so much that each is told."""
+    """Return one of 24 different nodes. Each difference in amounts is large enough to be published."""
     labels = {"region": "eu", "zone": f"z{variant % 2}", HOSTNAME: name} | ({"gpu": "yes"} if variant % 3 == 0 else {})
     amounts = {"cpu": str(2 + variant % 4), "memory": ["0", "1Gi", "1e9"][variant % 3]}
     spec = {

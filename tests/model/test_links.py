@@ -1,4 +1,4 @@
-"""What becomes of endpoints between pairs of clusters."""
+"""Resulting endpoints of links between pairs of clusters."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What is told on a ServiceLink: conditions, rows, and the name that callers use."""
+"""Status of a ServiceLink: conditions, rows, and the name for callers."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -41,7 +41,7 @@ def told(pairs: list[Pair], good: Finding = GOOD, total: int = 4) -> dict[str, t
         ([], 4, ("True", "Programmed"), ("True", "Connected"), ("True", "Ready")),
         ([], 0, ("True", "Programmed"), ("False", "NoEndpoints"), ("False", "NoEndpoints")),
         ([pair("us", "eu")], 4, ("True", "Programmed"), ("True", "Connected"), ("True", "Ready")),
-        # Nobody has measured it: that counts as ready, and is told.
+        # An unmeasured pair counts as ready, with a note.
         (
             [pair("us", "eu", UNVERIFIED), pair("hub", "eu")],
             4,
@@ -177,7 +177,7 @@ def test_a_row_whose_clusters_have_no_ready_endpoint_says_so() -> None:
         ("us", "NoEndpoints", ["eu", "de"], "False", 0),
         # Others of the same row have some: callers reach those.
         ("hub", "Connected", ["eu", "us"], "True", 2),
-        # What is wrong besides comes first.
+        # Other problems are listed first.
         ("eu", "NoPath", ["us"], "False", 0),
         ("de", "TargetUnreachable", ["us"], "Unknown", 0),
         ("de", "Pending", ["eu"], "False", 0),
@@ -196,7 +196,7 @@ def none(*args: Any) -> Pair:
         ([], "web", {}),
         ([pair("us", "eu", driver="mcs")], "web.shop.svc.clusterset.local", {"us": "its agent answers"}),
         ([pair("us", "eu", driver="linkerd")], "web-federated", {"us": "its agent answers"}),
-        # Where there is no way there is no name either.
+        # Without a path there is no name either.
         (
             [pair("us", "eu", driver="mcs"), pair("de", "eu", NO_PATH, driver="")],
             "web.shop.svc.clusterset.local",
@@ -208,7 +208,7 @@ def none(*args: Any) -> Pair:
             {"us": "its agent answers", "de": "networks overlap"},
         ),
         ([pair("de", "eu", NO_PATH, driver="linkerd")], "web-federated", {"de": "networks overlap"}),
-        # Callers of one link cannot have two names: rows say which are others.
+        # Callers of one link share one name: rows mark the different ones.
         (
             [pair("us", "eu", driver="mcs"), pair("de", "eu", driver="gateway"), pair("hub", "eu", driver="linkerd")],
             "web",

@@ -1,4 +1,4 @@
-"""What is changed on a running proxy pod reaches its delegate, and nothing else does."""
+"""Changes of a running proxy pod: the permitted ones reach its delegate, all others do not."""
 
 import copy
 from typing import Any
@@ -71,7 +71,7 @@ class Both:
         return changes(self.proxy, source_pod(self.proxy), self.chaperon)
 
     def of_an_earlier_version(self) -> dict[str, str]:
-        """Take away the labels under our short prefix; returns them."""
+        """Remove the labels with the short prefix. Return them."""
         labels = self.pod["metadata"]["labels"]
         ours = {key: value for key, value in labels.items() if key.startswith(names.SHORT_PREFIX)}
         for each in (self.chaperon, self.pod):

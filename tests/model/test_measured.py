@@ -1,4 +1,4 @@
-"""What nodes use, added up and told."""
+"""Measured usage of nodes: its sum and its publication."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""What pods, owners and namespaces say of how pods move."""
+"""Settings of pods, owners and namespaces for moving pods."""
 
 import pytest
 

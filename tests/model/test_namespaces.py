@@ -1,4 +1,4 @@
-"""What goes to targets from a namespace, by its annotations."""
+"""Annotations of a namespace that control the objects copied to targets."""
 
 from collections.abc import Callable
 

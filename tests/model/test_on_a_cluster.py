@@ -1,4 +1,4 @@
-"""What the model makes is what a real API server takes, and comes back from it without a difference."""
+"""A real API server accepts the model's objects and returns them without a difference."""
 
 import json
 from datetime import UTC, datetime
@@ -30,7 +30,7 @@ TERM = {
 
 
 async def source_pod(client: Client, namespace: str) -> dict[str, Any]:
-    """A pod as admission hands it to a webhook: created, read, and gone again."""
+    """Return a pod as admission sends it to a webhook: create it, read it, delete it."""
     variables = {
         "NAME": "metadata.name",
         "UID": "metadata.uid",

@@ -1,4 +1,4 @@
-"""Whether somebody may have written into what was applied."""
+"""Detection of possible foreign writes to an applied object."""
 
 from typing import Any
 

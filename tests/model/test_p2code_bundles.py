@@ -131,7 +131,7 @@ BELONGS = {
         [manifest("PodDisruptionBudget", "b", spec={"selector": {"matchLabels": {"app": "web"}}})],
     ),
 }
-"""What belongs to a workload, in the order in which it is found."""
+"""Workloads and the objects that belong to them, in the order in which the objects are found."""
 
 
 @pytest.mark.parametrize("rule", BELONGS)

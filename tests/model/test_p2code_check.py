@@ -1,4 +1,4 @@
-"""What P2CODE's applications are told: every state, reason and message of its scheduler, in the order of its checks."""
+"""Status of P2CODE's applications: every state, reason and message of its scheduler, in the order of its checks."""
 
 from dataclasses import replace
 from typing import Any
@@ -195,7 +195,8 @@ def test_a_workload_in_a_namespace_that_is_not_enabled_would_stay_here() -> None
             "targets: kubectl label namespace demo multicluster-scheduler=enabled"
         ),
     )
-    # Without pods there, or where the application makes it, or where nothing is applied here, that does not matter.
+    # The label is irrelevant without pods, if the application creates the namespace, or if nothing is applied
+    # locally.
     assert isinstance(check(draft(spec_of(settings), "x", "global"), DISABLED), Application)
     made = draft(spec_of(manifest("Namespace", "demo"), workload()), "x", "global")
     assert isinstance(check(made, DISABLED), Application)
@@ -240,7 +241,7 @@ def test_an_annotation_that_names_no_services_is_wrong(key: str) -> None:
 
 
 def test_the_first_check_that_fails_is_told() -> None:
-    """Each mended, the next is told."""
+    """After each fix the next check reports its failure."""
     world = World(bound=(), namespaces=WORLD.namespaces)
     wrong = {"common": ("color=red",), "own": [{"name": "nobody"}]}
     steps: list[tuple[str, Raw, World]] = [

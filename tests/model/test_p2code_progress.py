@@ -1,4 +1,4 @@
-"""What has become of the workloads of an application."""
+"""Progress of the workloads of an application."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What is written for P2CODE's applications: Placements, manifests with the targets of their pods, status."""
+"""Objects for P2CODE's applications: Placements, manifests with the targets of their pods, status."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
@@ -142,7 +142,7 @@ FROM_FRONT = {"podSelector": {"matchLabels": {"app": "web"}}, "ingress": [{"from
 
 
 def pods_of(written: dict[Any, Raw], kind: str, name: str) -> Raw:
-    """Annotations of a workload's pod template, without that which elects."""
+    """Return the annotations of a workload's pod template without the elect annotation."""
     (found,) = [raw for each, raw in written.items() if (each.kind, each.name) == (kind, name)]
     annotations = of(found, "spec", "template", "metadata", "annotations")
     return {key: each for key, each in annotations.items() if key not in ELECT}
@@ -228,10 +228,10 @@ def test_a_policy_that_would_cut_off_callers_in_other_clusters_stays_and_is_told
     assert pods_of(one_cluster(*apart, own=own), "Deployment", "web") == ({POLICIES: "true"} if follows else {})
     found = [each for bundle in bundled(*apart, own=own).bundles for each in bundle.following.values()]
     assert ("NetworkPolicy demo/n limits" in policies_left(found)) != follows
-    # Before, it followed: it goes, for it cuts off callers.
+    # The policy followed before: it is removed, since it would block callers.
     live = {"web": {"spec": {"template": {"metadata": {"annotations": {POLICIES: "true"}}}}}}
     assert bool(pods_of(one_cluster(*apart, own=own, live=live), "Deployment", "web")) == follows
-    # In one cluster all callers are delegates beside it.
+    # In a single cluster all callers are delegates in the same cluster.
     assert pods_of(one_cluster(*apart), "Deployment", "web") == {POLICIES: "true"}
 
 

@@ -1,4 +1,4 @@
-"""Bounds on what is searched in an application for the Services that it calls, and on the search itself."""
+"""Bounds on the search of an application for the Services that it calls."""
 
 from collections.abc import Callable
 

@@ -1,4 +1,4 @@
-"""Bundles of P2CODE's applications as ManifestWorks, and what work agents tell of these."""
+"""Bundles of P2CODE's applications as ManifestWorks, and the feedback of work agents."""
 
 from typing import Any
 

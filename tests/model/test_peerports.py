@@ -1,4 +1,4 @@
-"""Local ports: which GatewayPeers get some, how many, and what is told of those that do not."""
+"""Local ports: their allotment to GatewayPeers, and the status of GatewayPeers without one."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ ALL = range(FIRST_PORT, LAST_PORT + 1)
 
 
 def ports(given: Raw, taken: Any = (), gateways: int = 1, field: str = "services") -> list[Raw]:
-    """Local ports where all that is named exists."""
+    """Return the local ports if all named Services exist."""
     return allot(given, named(given), (), taken, gateways)[0][field]  # type: ignore[no-any-return]
 
 
@@ -231,6 +231,6 @@ def test_of_ports_far_beyond_the_quota_most_are_not_even_looked_at(monkeypatch: 
     found, problem = allot(given, named(given), (), (), 1)
     assert sum(len(each.ports) for each in wanted) < NAMESPACE_LIMIT + 28
     assert len(every_local({"status": found})) <= SOURCE_LIMIT
-    # Those that are not looked at count as refused, as the others do.
+    # Ports beyond the limit are not examined and count as refused, like the others.
     assert problem.startswith("no local ports for s00285, s00286, ")
     assert f"and {5_000 - SOURCE_LIMIT // 28 - 5} more" in problem

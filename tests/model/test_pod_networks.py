@@ -188,12 +188,12 @@ PARTLY = Told(nets("10.1.7.0/24", "10.2.0.0/16"), HEALTH)
         (SAME, None, "", "not flat", links.OVERLAP, "10.1.0.0/16 is in the pod networks of both"),
         (SAME, AgentAnswer(SAME.health), "", "not flat", links.OVERLAP, "spec.podCIDRs"),
         (SAME, AgentAnswer(SAME.health, "here"), "", "not flat", links.OVERLAP, "multicluster/network-driver"),
-        # Its own agent answers from within what this cluster would have for itself: nobody's pods are in podCIDRs.
+        # The target's own agent answers at an address in this cluster's supposed range: no pods use podCIDRs.
         (SAME, AgentAnswer(SAME.health, "there"), "", "flat", "", ""),
         (SAME, AgentAnswer(SAME.health, "there", silent=True), "", "unverified", "", "nobody answers"),
         (APART, AgentAnswer(HEALTH, "there", silent=True), "", "unverified", "", "nobody answers"),
         (APART, AgentAnswer(HEALTH, "else", silent=True), "", "not flat", links.STRANGERS, ""),
-        # An answer from elsewhere says nothing about the part that both have.
+        # An answer from another address proves nothing about the overlapping part.
         (PARTLY, AgentAnswer(HEALTH, "there"), "", "not flat", links.OVERLAP, "10.1.7.0/24"),
     ],
 )

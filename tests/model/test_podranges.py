@@ -152,7 +152,7 @@ def test_what_keeps_pods_apart_is_known_from_the_condition_whoever_has_written_i
         ("True", "MCS", unreached(links.STRANGERS), links.STRANGERS),
         ("False", links.OVERLAP, "", links.OVERLAP),
         ("True", links.BY_GATEWAY, "", ""),
-        # As it was told once, without the reason.
+        # Earlier versions published it without the reason.
         ("True", links.BY_GATEWAY, "pods are not reached at their addresses", links.BY_GATEWAY),
         ("True", "EndpointSlices", "10.1.0.0/16 is in the pod networks of both clusters", ""),
     ):

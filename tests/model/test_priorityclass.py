@@ -1,4 +1,4 @@
-"""What is read of a refusal for want of a PriorityClass, and what becomes of its pod."""
+"""Refusals because of a missing PriorityClass: their detection, and the pod created in response."""
 
 from typing import Any
 

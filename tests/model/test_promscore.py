@@ -1,4 +1,4 @@
-"""Scores of a Prometheus as an administrator lists them: what is taken, and what is said of what is not."""
+"""Prometheus scores in an administrator's list: accepted entries, and the errors for rejected entries."""
 
 from typing import Any
 

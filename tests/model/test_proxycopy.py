@@ -1,4 +1,4 @@
-"""What `kubectl debug --copy-to` makes of a proxy pod, and what the webhook makes of that."""
+"""Copies of a proxy pod by `kubectl debug --copy-to`, and their treatment by the webhook."""
 
 import copy
 import json

@@ -1,4 +1,4 @@
-"""Whatever a pod says arrives in its delegate as it was written, but for the fields that the contract lists."""
+"""Every field of a pod arrives in its delegate unchanged, except for the fields that the contract lists."""
 
 import asyncio
 import copy
@@ -103,7 +103,7 @@ def _resolve(variable: Raw, source: Raw, namespace: str) -> None:
 
 
 def plain(spec: Raw) -> Raw:
-    """A spec without lists and objects that are empty: to say nothing and to say none is the same."""
+    """Return a spec without empty lists and objects: an empty field means the same as an absent one."""
     result = copy.deepcopy(spec)
     for container in (*result["containers"], *result.get("initContainers", ())):
         if not container.get("volumeMounts"):
@@ -157,7 +157,7 @@ def some_pods(count: int) -> list[Raw]:
 
 
 async def dry_run(client: Client, kind: Kind, obj: Raw, namespace: str) -> Raw:
-    """What an API server would store."""
+    """Return the object that an API server would store."""
     path, body = kind.path(namespace), json.dumps(obj).encode()
     answer: Raw = json.loads(await client.session.request("POST", path, params={"dryRun": "All"}, body=body))
     return answer
@@ -189,7 +189,7 @@ async def test_api_servers_take_what_is_made_of_any_pod(client: Client, namespac
 
 
 async def arrives(client: Client, namespace: str, pod: Raw) -> None:
-    """See to it that one pod is stored by the source, as chaperon and as delegate, as it is meant to be."""
+    """Check that the source stores one pod, its chaperon and its delegate as expected."""
     source = await dry_run(client, PODS, pod, namespace)
     wanted = await dry_run(client, PODS, {**pod, "spec": expected(pod, namespace)}, namespace)
     for field in ("uid", "creationTimestamp", "generation", "managedFields"):

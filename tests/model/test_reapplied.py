@@ -40,7 +40,7 @@ def proxy(annotations: dict[str, str] | None = None) -> Raw:
 
 
 def changed(old: Raw, **spec: Any) -> Raw:
-    """What API servers hand on; None removes a field."""
+    """Return the object with changed spec fields, as API servers return it; None removes a field."""
     merged = {**old["spec"], **spec}
     return {**old, "spec": {field: value for field, value in merged.items() if value is not None}}
 
@@ -84,7 +84,7 @@ def test_a_toleration_that_a_manifest_has_got_is_added_once() -> None:
 @pytest.mark.parametrize("annotations", [{}, USED], ids=["none", "from the spec"])
 @pytest.mark.parametrize("field", ["tolerations", "topologySpreadConstraints"])
 def test_of_more_than_anybody_needs_nothing_is_compared(field: str, annotations: dict[str, str]) -> None:
-    """Each would be compared with each, for whoever may change a pod: many seconds for as many as fit into one."""
+    """A user who may change a pod could otherwise force a quadratic comparison that takes many seconds."""
     made = {"tolerations": SPOT, "topologySpreadConstraints": ZONES}[field]
     many = [{**made, "key" if field == "tolerations" else "topologyKey": f"k{number}"} for number in range(101)]
     old = proxy_pod(pod(annotations, spec={**MANIFEST, field: many}), ())

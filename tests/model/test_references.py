@@ -1,4 +1,4 @@
-"""What a pod names: every place in a manifest where a config map, a secret, a claim or an account can stand."""
+"""References of a pod: every field of a manifest that names a ConfigMap, Secret, claim or service account."""
 
 import copy
 import json
@@ -81,7 +81,7 @@ def test_the_certificate_authority_of_the_cluster_is_not_among_it() -> None:
 
 
 def test_what_lies_in_the_volume_of_the_token_is_not_among_it() -> None:
-    """OpenShift puts a config map of its own beside kube-root-ca.crt."""
+    """OpenShift adds a ConfigMap of its own next to kube-root-ca.crt."""
     sources = [{"configMap": {"name": "openshift-service-ca.crt"}}, {"serviceAccountToken": {"path": "token"}}]
     volumes = [{"name": TOKEN, "projected": {"sources": sources}}]
     mount = {"name": TOKEN, "mountPath": TOKEN_MOUNT}

@@ -38,7 +38,7 @@ WEB = service({"app": "web"})
 
 
 def applied_again(live: Raw, selector: dict[str, str]) -> Raw:
-    """What `kubectl apply` and Helm make of a Service: what they apply is merged into what is there."""
+    """Return the Service after `kubectl apply` or Helm merged a selector into the live object."""
     return {**live, "spec": {**live["spec"], "selector": {**live["spec"]["selector"], **selector}}}
 
 

@@ -1,4 +1,4 @@
-"""What the ServiceExports of several clusters come to."""
+"""Merge of the ServiceExports of several clusters."""
 
 from typing import Any
 
@@ -65,7 +65,7 @@ def test_what_is_derived_is_not_exported_again(marks: dict[str, Any]) -> None:
     found = flaw(Export("us", {"metadata": {"name": name}}, service))
     assert found is not None
     assert found[0] == "InvalidServiceType"
-    # Whoever chooses such a name may export what is his.
+    # A user who chooses such a name may still export the Service.
     assert flaw(Export("us", {"metadata": {"name": name}}, {**web(), "metadata": {"name": name}})) is None
 
 
@@ -251,7 +251,7 @@ def test_in_each_cluster_the_derived_service_selects_what_that_exports() -> None
     "differs", [{"port": 81}, {"protocol": "UDP"}, {"name": "www"}], ids=["number", "protocol", "name"]
 )
 def test_a_cluster_whose_port_lost_a_conflict_has_no_endpoint_at_the_one_that_won(differs: dict[str, Any]) -> None:
-    """Callers ask for port 80: what a cluster has behind another one of that name is something else."""
+    """Callers ask for port 80: the losing cluster serves another port under the same name."""
     here, there = export("here", 0, web()), export("eu", 1, web({**HTTP, **differs}, ADMIN))
     found = merge([here, there])
     assert found is not None

@@ -1,4 +1,4 @@
-"""What links and annotations of a Service ask for together."""
+"""Combined requests of the links and annotations of a Service."""
 
 from typing import Any
 

@@ -41,7 +41,7 @@ def copy(service: Raw) -> Raw:
 
 
 def live(wanted: Raw, **spec: Any) -> Raw:
-    """What a target's API server makes of a copy."""
+    """Return a copy as a target's API server stores it."""
     metadata = {**wanted["metadata"], "uid": "u2", "resourceVersion": "7"}
     own = {"clusterIP": "10.97.0.1", "clusterIPs": ["10.97.0.1"], "ipFamilies": ["IPv4"]}
     return {**wanted, "metadata": metadata, "spec": {**wanted["spec"], **own, **spec}, "status": {"loadBalancer": {}}}

@@ -1,4 +1,4 @@
-"""What is written for Skupper, and what its words mean."""
+"""Objects for Skupper, and the translation of its status."""
 
 from typing import Any
 
@@ -58,7 +58,7 @@ def test_two_services_with_one_beginning_have_objects_of_their_own() -> None:
         found = {write(each)["metadata"]["name"] for each in made}
         assert len(found) == 2
         assert all(len(each) <= 63 for each in found)
-    # Short names stay as they were: what is there is not made again.
+    # Short names stay unchanged, so that existing objects are not recreated.
     assert skupper.listener(SERVICE, 80)["metadata"]["name"] == f"{SERVICE['metadata']['name']}-80-link"
 
 

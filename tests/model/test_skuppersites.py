@@ -1,4 +1,4 @@
-"""Sites of Skupper and links between them: what is made, whose a token is, and what keeps a cluster out."""
+"""Skupper sites and their links: created objects, ownership of tokens, and reasons to exclude a cluster."""
 
 from typing import Any
 
@@ -100,7 +100,7 @@ def test_why_no_token_is_handed_out_is_told(sites: list[Any], granted: Any, reas
         ({"status": "Ready", "redeemed": True}, "", ""),
         ({}, "Pending", "is being made"),
         ({"status": "Error", "message": "403 (Forbidden)"}, "PeerUnreachable", f"AccessToken {NAME}: 403 (Forbidden)"),
-        # Skupper says so of one whose Site was deleted: no link is left.
+        # Skupper reports this if the Site was deleted: no link remains.
         ({"status": "Error", "redeemed": True, "message": "deleted site"}, "PeerUnreachable", "deleted site"),
     ],
 )

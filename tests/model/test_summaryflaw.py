@@ -1,4 +1,4 @@
-"""What is wrong with a ClusterSummary, and that whatever has no flaw can be used."""
+"""Flaws of a ClusterSummary; every summary without a flaw can be used."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a Target says of its cluster's standing."""
+"""Health conditions of a Target."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""A target that is cut off: what becomes of it, whatever happens in which order."""
+"""States of an unreachable target, for all orders of events."""
 
 import math
 

@@ -12,7 +12,7 @@ WEIGHTS = Weights()
 
 
 def target_info(title: str, **changes: Any) -> TargetInfo:
-    """A target that is ready and tells nothing about its nodes."""
+    """Return a ready target without information about its nodes."""
     usual: dict[str, Any] = {
         "title": title,
         "node_name": f"admiralty-default-{title}",
@@ -38,12 +38,12 @@ def shape(
 
 
 def free(cpu: str, count: int = 1, ports: tuple[str, ...] = (), **room: str) -> Free:
-    """What nodes have left."""
+    """Return the free capacity of nodes."""
     return Free(amounts({"cpu": cpu, "memory": "8Gi", "pods": "110"} | room), count, frozenset(ports))
 
 
 def telling(*left: Free, labels: dict[str, str] | None = None, **room: str) -> Shape:
-    """Nodes of one kind of which all is known."""
+    """Return a shape of nodes with complete information."""
     usual = shape(labels, **room)
     return Shape(usual.labels, (), False, usual.allocatable, sum(one.count for one in left), left)
 
@@ -59,9 +59,8 @@ def pod_info(
     spec: dict[str, Any] | None = None,
     **wanted: str,
 ) -> PodInfo:
-    """What a proxy pod with one container asks for. `source` are constraints in the target, `proxy` those over virtual
-    nodes, `spec` anything else.
-    """
+    """Return the requests and constraints of a proxy pod with one container. `source` are constraints in the
+    target, `proxy` constraints over virtual nodes, `spec` other fields."""
     tolerations = [{"key": "virtual-kubelet.io/provider", "value": "admiralty"}]
     whole = {
         "containers": [{"name": "main", "image": "busybox", "resources": {"requests": wanted}}],

@@ -1,4 +1,4 @@
-"""What nodes have left, against a naive reference that puts pods onto single nodes."""
+"""Free capacity of nodes, compared with a naive reference that assigns pods to single nodes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""What a Placement has decided, as a filter and a score of our scheduler."""
+"""Decisions of a Placement as a filter and a score of the scheduler."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Inter-pod affinity and anti-affinity over virtual nodes, beside a naive reference."""
+"""Inter-pod affinity and anti-affinity over virtual nodes, compared with a naive reference."""
 
 import dataclasses
 from typing import Any

@@ -188,7 +188,7 @@ steps = st.lists(st.tuples(st.integers(0, 2), st.integers(0, 3), st.booleans()),
 
 @given(steps)
 def test_what_is_remembered_of_a_template_is_what_would_be_found_out_again(steps: list[tuple[int, int, bool]]) -> None:
-    """A burst of equal pods, one of which is ranked with a memory and one without."""
+    """A burst of equal pods is ranked with and without the per-template cache; the results are equal."""
     targets = [
         target_info(
             title,

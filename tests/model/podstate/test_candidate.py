@@ -1,4 +1,4 @@
-"""What chaperons tell of their pods, in a table, and how a candidate is seen in mode `reserve`."""
+"""Pod state read from chaperons, as a table, and the phases of a candidate in mode `reserve`."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""Nothing but podstate reads off API objects where a pod is; whoever writes it is known by name."""
+"""Only podstate derives a pod's location from API objects; each module that writes it is listed by name."""
 
 import re
 

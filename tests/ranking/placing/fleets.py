@@ -105,7 +105,7 @@ def evaluated(
     cel: CelVerdicts | None = None,
     now: datetime = NOW,
 ) -> Outcome:
-    """What a Placement comes to in namespace shop."""
+    """Evaluate a Placement in the namespace shop."""
     bindings = [{"metadata": {"namespace": SHOP, "name": name}} for name in bound]
     fleet = read.fleet(clusters, sets, bindings, scores)
     return evaluate(wanted, fleet, decided=decided, elsewhere=elsewhere or {}, cel=cel or CelVerdicts(), now=now)

@@ -1,4 +1,4 @@
-"""CEL expressions of Placements: what they may say, and what becomes of those that cannot be used."""
+"""CEL expressions of Placements: accepted ones, and the handling of unusable ones."""
 
 import sys
 from typing import Any

@@ -1,4 +1,4 @@
-"""What Placements share that are evaluated over one fleet makes no difference to any of them."""
+"""Placements that are evaluated over one fleet share results, which changes no outcome."""
 
 from datetime import timedelta
 from typing import Any

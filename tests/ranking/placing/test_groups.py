@@ -1,4 +1,4 @@
-"""Decision groups: who is in which, and how long they are."""
+"""Decision groups: their members and sizes."""
 
 import pytest
 from hypothesis import given

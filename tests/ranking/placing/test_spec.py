@@ -1,4 +1,4 @@
-"""What is misconfigured in a Placement is told in the reference's words, or with the field named."""
+"""Messages for misconfigured Placements: the reference implementation's words, or the name of the field."""
 
 from typing import Any
 
