@@ -1,4 +1,4 @@
-"""Two targets that reserve nodes, for rooms of the source in mode `reserve`."""
+"""Two targets that reserve nodes, for controllers of a source in mode `reserve`."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -29,7 +29,7 @@ async def reserving_targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
 
 @pytest.fixture
 def opened(cluster: Cluster, client: Client, namespace: str, reserving_targets: Sandbox, tmp_path: Path) -> Open:
-    """The stage of a test, with settings."""
+    """Factory for the stage of a test; takes settings."""
 
     @contextlib.asynccontextmanager
     async def open_(**settings: object) -> AsyncIterator[Stage]:

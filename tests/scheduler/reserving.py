@@ -1,4 +1,4 @@
-"""The scheduler's room in mode `reserve` between real clusters, with relays that lose what they are told to."""
+"""Scheduler in mode `reserve` between real clusters, with relays that lose selected messages."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -31,7 +31,7 @@ Raw = dict[str, Any]
 
 @dataclass(frozen=True)
 class Reached:
-    """A cluster by way of a relay."""
+    """Cluster behind a relay."""
 
     kubeconfig: Path
     name: str = "test"
@@ -39,7 +39,7 @@ class Reached:
 
 @dataclass(frozen=True)
 class Stage:
-    """A source whose rooms are at work, and its two targets. Relays are `near` for the source, and one per target."""
+    """Source with running controllers, and its two targets. Relays are `near` for the source, and one per target."""
 
     deps: Deps
     namespace: str
@@ -50,18 +50,18 @@ class Stage:
     targets: dict[str, Target]
 
     async def pods(self, *named: str, **more: Any) -> list[Raw]:
-        """Create proxy pods as the webhook would."""
+        """Create proxy pods as the webhook does."""
         return [await self.pod(name, **more) for name in named]
 
     async def pod(self, name: str, *, cpu: str = "10m", annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
-        """Create one."""
+        """Create one proxy pod."""
         manifest = elected(name, self.namespace, **spec)
         manifest["metadata"]["annotations"] |= annotations or {}
         manifest["spec"]["containers"][0]["resources"] = {"requests": {"cpu": cpu}}
         return await create(self.client, manifest, [*self.targets.values()])
 
     async def namespace_says(self, annotations: Mapping[str, str | None]) -> None:
-        """Annotate the namespace, and wait until the rooms know."""
+        """Annotate the namespace, and wait until the controllers have observed it."""
         await self.client.patch(NAMESPACES, self.namespace, {"metadata": {"annotations": dict(annotations)}})
         await namespace_known(self.deps, self.namespace, annotations)
 
@@ -71,7 +71,7 @@ class Stage:
             await self.client.delete(PODS, name, self.namespace)
 
     async def chaperons(self, *targets: str) -> list[tuple[str, Raw]]:
-        """All chaperons, with the target they are in."""
+        """Return all chaperons, with their target."""
         return [
             (target, chaperon)
             for target in targets or self.far
@@ -79,11 +79,11 @@ class Stage:
         ]
 
     async def proxies(self) -> list[Raw]:
-        """All proxy pods."""
+        """Return all proxy pods."""
         return await self.client.list(PODS, self.namespace)
 
     async def run(self, count: int) -> dict[str, str]:
-        """Wait until so many pods run; returns the target of each by name."""
+        """Wait until this many pods run. Return the target of each by name."""
 
         async def probe() -> dict[str, str]:
             pods = await self.proxies()
@@ -93,7 +93,7 @@ class Stage:
         return await until(probe)
 
     async def settled(self, count: int) -> dict[str, str]:
-        """Wait until so many pods run with one delegate each and nothing else is anywhere."""
+        """Wait until this many pods run with one delegate each, without leftovers in any cluster."""
         where = await self.run(count)
 
         async def probe() -> bool:
@@ -106,7 +106,7 @@ class Stage:
         return where
 
     async def empty(self) -> None:
-        """Wait until nothing of the pods is left anywhere."""
+        """Wait until all clusters are free of the pods' objects."""
 
         async def probe() -> bool:
             return not await self.proxies() and not await self.chaperons()
@@ -114,11 +114,11 @@ class Stage:
         await until(probe)
 
     async def waits(self, name: str, word: str) -> str:
-        """Why a pod waits, once it says so with this word."""
+        """Return why a pod waits, once the reason contains this word."""
         return await waiting(self.client, self.namespace, name, word)
 
     async def candidates(self, count: int, *targets: str, reserved: bool = False) -> list[tuple[str, Raw]]:
-        """Wait until there are so many candidates without leave, all of them reserved if so asked."""
+        """Wait until this many candidates exist without permission; with `reserved`, all of them are reserved."""
 
         async def probe() -> list[tuple[str, Raw]] | None:
             found = await self.chaperons(*targets)
@@ -137,7 +137,7 @@ class Stage:
 
 
 Open = Callable[..., contextlib.AbstractAsyncContextManager[Stage]]
-"""Opens the stage of a test, with settings."""
+"""Factory for the stage of a test; takes settings."""
 
 
 @contextlib.asynccontextmanager
@@ -152,7 +152,7 @@ async def stage(
     rooms: Sequence[Callable[[Deps], Controller[Any]]] = (),
     **settings: Any,
 ) -> AsyncIterator[Stage]:
-    """The rooms at work, with more than the usual ones if so asked; the namespace is in no target that is `missing`."""
+    """Run the controllers, with additional ones if given. Targets in `missing` lack the namespace."""
     async with contextlib.AsyncExitStack() as stack:
         far = {}
         for each in sandbox.clusters:
@@ -175,7 +175,7 @@ async def stage(
 
 
 async def add_namespace(client: Client, namespace: str) -> None:
-    """A namespace that is ready for pods."""
+    """Create a namespace that accepts pods."""
     await client.create(NAMESPACES, {"metadata": {"name": namespace}})
     await until(lambda: client.get(SERVICE_ACCOUNTS, "default", namespace))
 
@@ -195,7 +195,7 @@ def _kubeconfig(directory: Path, server: str) -> Path:
 
 
 def first_of_each(method: str, ending: str, seen: set[str]) -> Any:
-    """A choice: of each path with this method and ending (or part), the first request."""
+    """Select the first request of each path with this method and this suffix or part."""
 
     def choice(asked: str, path: str) -> bool:
         if asked != method or ending not in path or path in seen:

@@ -1,4 +1,4 @@
-"""Bindings that the source's API server answers with a conflict, though its etcd gave no answer, or rightly."""
+"""Bindings that the source's API server answers with a conflict, rightly or because etcd timed out."""
 
 import asyncio
 from typing import Any
@@ -14,7 +14,7 @@ from tests.waiting import until
 Raw = dict[str, Any]
 MANY = [f"web-{number}" for number in range(4)]
 AGAIN_SECONDS = 1.0
-"""In which what failed is tried again four times."""
+"""Duration of four retries, in seconds."""
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120), pytest.mark.parametrize("mode", ["ranked", "reserve"])]
 
@@ -24,7 +24,7 @@ def is_binding(method: str, path: str) -> bool:
 
 
 def bindings(at: Stage) -> list[str]:
-    """Paths of the bindings that were asked for."""
+    """Return the paths of the requested bindings."""
     return sorted(path for method, path in at.near.requests if is_binding(method, path))
 
 
@@ -36,7 +36,7 @@ async def test_a_pod_of_whose_binding_etcd_said_nothing_is_bound_later_and_once(
             if not is_binding(method, path) or path in failed:
                 return None
             failed.append(path)
-            # As `assignPod` of an API server says it.
+            # The message of `assignPod` in an API server.
             name = path.split("/")[-2]
             why = f'Operation cannot be fulfilled on pods/binding "{name}": etcdserver: request timed out'
             return {"kind": "Status", "apiVersion": "v1", "code": 409, "reason": "Conflict", "message": why}
@@ -54,7 +54,7 @@ async def test_a_pod_that_is_bound_already_is_not_bound_again(opened: Open, mode
         taken: list[str] = []
 
         async def be_faster(method: str, path: str) -> None:
-            """Bind the pod before the agent does, whose watch does not tell it."""
+            """Bind the pod before the agent does, and hide this from the agent's watch."""
             if is_binding(method, path) and not taken:
                 at.near.mute_watches()
                 (pod,) = await at.proxies()

@@ -1,4 +1,4 @@
-"""Pods that ask for claims of their target's cluster, between real clusters that say so in ClusterProperties."""
+"""Pods that ask for claims of their target's cluster, between real clusters with ClusterProperties."""
 
 import contextlib
 import functools
@@ -28,7 +28,7 @@ REGION, GPU = "p2code.filter.region", "p2code.filter.gpu"
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def serving(reserving_targets: Sandbox) -> AsyncIterator[None]:
-    """Both targets serve ClusterProperties while the tests of this file run."""
+    """Serve ClusterProperties in both targets for the tests of this file."""
     for cluster in reserving_targets.clusters:
         async with connect(cluster.kubeconfig, name=cluster.name).session as session:
             await Client(session).create(CRDS, definition(CLUSTER_PROPERTIES))
@@ -40,7 +40,7 @@ async def serving(reserving_targets: Sandbox) -> AsyncIterator[None]:
 
 @contextlib.asynccontextmanager
 async def told(opened: Open, **settings: object) -> AsyncIterator[Stage]:
-    """A stage whose targets say nothing of themselves yet, and nothing any more afterwards."""
+    """Open a stage whose targets publish no claims before and after the test."""
     async with opened(**settings) as stage:
         await stand(stage)
         try:
@@ -53,13 +53,13 @@ async def told(opened: Open, **settings: object) -> AsyncIterator[Stage]:
 
 
 async def _forgotten(client: Client) -> bool:
-    """Whether the summary of a target has no claim: the next stage begins by reading it."""
+    """Return whether the target's summary has no claim, since the next stage starts by reading it."""
     summary = await client.get(CLUSTER_SUMMARIES, SUMMARY_NAME)
     return not clusterclaims.read((summary["metadata"].get("annotations") or {}).get(CLAIMS))
 
 
 async def claim(client: Client, name: str, value: str) -> None:
-    """The cluster says this of itself, once its CRD is served."""
+    """Create a claim of the cluster, once its CRD is served."""
 
     async def said() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""The proxy scheduler on a real API server, with a relay that loses what it is told to (rulings 1 and 2)."""
+"""The proxy scheduler on a real API server, with a relay that loses selected messages (rulings 1 and 2)."""
 
 import functools
 import json
@@ -34,7 +34,7 @@ ALL = (Chaperon, Feedback, ProxyScheduler)
 
 
 async def waiting(client: Client, namespace: str, name: str, word: str = "") -> str:
-    """Why a pod waits, once it says so (with this word)."""
+    """Return why a pod waits, once the reason contains this word."""
 
     async def probe() -> str | None:
         conditions = (await client.get(PODS, name, namespace))["status"].get("conditions", [])
@@ -132,7 +132,7 @@ async def test_what_changes_while_a_pod_is_told_why_it_waits_is_not_missed(
             await client.patch(NODES, target.node_name, {"spec": {"taints": wanted}})
             await until(lambda: len(taints()) == len(wanted))
 
-        # For a moment Kubernetes gives a new node one more.
+        # Kubernetes adds another taint to a new node for a moment.
         usual = await until(lambda: taints() if len(taints()) == 1 else [])
         await change([*usual, {"key": "flotilla.test/closed", "effect": "NoSchedule"}])
         tell = ProxyWriter.tell
@@ -177,7 +177,7 @@ async def test_other_figures_of_the_same_reasons_are_told_a_while_later(
         await waiting(client, namespace, "web", "(0 of 3m)")
         monkeypatch.setattr(proxy_writer, "FIGURES_SECONDS", 1.0)
         await limit("4m")
-        # Nothing else changes: the pod is looked at again by itself.
+        # Nothing else changes: the scheduler re-checks the pod on its own.
         await waiting(client, namespace, "web", "(0 of 4m)")
 
 

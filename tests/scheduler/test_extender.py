@@ -1,4 +1,4 @@
-"""The path by which charts of versions before call the bind extender."""
+"""Path that charts of earlier versions use for the bind extender."""
 
 import subprocess
 import sys

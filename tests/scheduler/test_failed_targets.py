@@ -85,7 +85,7 @@ def test_an_agent_before_this_one_reads_what_it_knows() -> None:
 
 
 def after(count: int, words: str, limit: int = ALL_BYTES) -> str:
-    """Return the annotation of a pod that so many targets refused, one a second."""
+    """Return the annotation of a pod that this many targets refused, one per second."""
     known = {node(number): FailedTarget(words, stamp(moment(number)), 1, True) for number in range(count - 1)}
     return with_failed_target(known, node(count - 1), words, moment(count - 1), refused=True, limit=limit)
 

@@ -1,4 +1,4 @@
-"""A target that does not take a pod, and whose agent does not answer whether the delegate has a node by now."""
+"""A target that does not start a pod, and whose agent does not answer whether the delegate has a node."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ async def test_a_delegate_that_has_a_node_is_not_given_up_and_one_without_is(
         return asked[-1]
 
     monkeypatch.setattr(LiveReads, "has_node", noted)
-    # No agent answers here, but a ClusterSummary that another test has left may say so.
+    # No agent answers, but a ClusterSummary left by another test may claim otherwise.
     monkeypatch.setattr(chaperon_writer, "answers", lambda *asked: False)
     monkeypatch.setattr(chaperon_writer, "_PLACED_SECONDS", 0.1)
     connection = load(str(cluster.kubeconfig))

@@ -1,4 +1,4 @@
-"""How many requests to targets are under way at once, and whose turn is next."""
+"""Limit of concurrent requests to targets, and the order of waiting requests."""
 
 import asyncio
 import contextlib
@@ -132,7 +132,7 @@ async def test_more_may_go_when_a_target_is_prompt_again(looptime: float) -> Non
                 assert not turn
             most["eu"] = 2
             assert stack.enter_context(slot(limiter, pod("b"), EU))
-        # It waits no longer: what a has left is not for it, and its turn has no end but its own.
+        # b no longer waits, so it is not woken for the slot that a releases.
         assert woken == []
         assert stack.enter_context(slot(limiter, pod("c"), EU))
         with slot(limiter, pod("d"), EU) as turn:

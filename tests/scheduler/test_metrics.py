@@ -1,4 +1,4 @@
-"""Phases of pods, timed on a clock that the test moves."""
+"""Phases of pods, timed on a clock that the test sets."""
 
 import pytest
 
@@ -8,7 +8,7 @@ from agent.scheduler.metrics import Phase, Stopwatch
 
 
 class Watch:
-    """A stopwatch and what it has measured so far."""
+    """Stopwatch and its measurements."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.time = 100.0
@@ -21,7 +21,7 @@ class Watch:
         self.stopwatch.lap("u1", phase)
 
     def measured(self, phase: str) -> tuple[float, float]:
-        """How often, and how many seconds in all."""
+        """Return the number of measurements and their sum in seconds."""
         (count, seconds), (old_count, old_seconds) = self._total(phase), self._before[phase]
         return count - old_count, round(seconds - old_seconds, 6)
 

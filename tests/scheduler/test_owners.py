@@ -1,4 +1,4 @@
-"""Pods whose Deployment, StatefulSet or Job names their targets, made by a real controller manager."""
+"""Pods whose Deployment, StatefulSet or Job names their targets, created by a real controller manager."""
 
 import json
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def _room(deps: Deps) -> TargetChoiceController:
 
 
 def _template(stage: Stage) -> Raw:
-    """A template whose pods are proxy pods from the beginning, as if the webhook had been asked."""
+    """Return a template whose pods are already proxy pods, as after the webhook."""
     finalizers = [target.finalizer for target in stage.targets.values()]
     proxy = proxy_pod(elected("web", stage.namespace), finalizers)
     metadata = {key: proxy["metadata"][key] for key in ("labels", "annotations", "finalizers")}
@@ -58,13 +58,13 @@ async def _scale(stage: Stage, replicas: int) -> None:
 
 
 async def _counts(stage: Stage, count: int) -> dict[str, int]:
-    """How many pods run in each target, once there are so many."""
+    """Return the number of running pods by target, once this many run."""
     where = list((await stage.run(count)).values())
     return {title: where.count(title) for title in set(where)}
 
 
 async def _copied(stage: Stage, targets: str) -> str:
-    """The name of the one ReplicaSet, once it carries the annotation of its Deployment."""
+    """Return the name of the only ReplicaSet, once it has the annotation of its Deployment."""
 
     async def probe() -> str:
         (found,) = await stage.client.list(REPLICA_SETS, stage.namespace)
@@ -92,7 +92,7 @@ async def test_a_deployment_says_it_live_without_a_new_revision(opened: Open) ->
         assert await _counts(stage, 3) == {"us": 1, "eu": 2}
         await _say(stage, "us", NAMESPACES, stage.namespace)
         await _say(stage, None)
-        # What was on the Deployment stays on its ReplicaSet.
+        # ReplicaSets keep stale copies of their Deployment's annotations.
         await _scale(stage, 4)
         assert await _counts(stage, 4) == {"us": 2, "eu": 2}
         (found,) = await stage.client.list(REPLICA_SETS, stage.namespace)
@@ -102,7 +102,7 @@ async def test_a_deployment_says_it_live_without_a_new_revision(opened: Open) ->
 
 
 async def _event(stage: Stage) -> str:
-    """What the Deployment, and it alone, is told."""
+    """Return the Event of the Deployment; no other object has one."""
 
     async def probe() -> str:
         found = [each for each in await stage.client.list(EVENTS, stage.namespace) if _is_ours(each)]

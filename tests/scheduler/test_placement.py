@@ -1,4 +1,4 @@
-"""Pods that follow a Placement, between real clusters; what is decided is written by the test, as anybody may."""
+"""Pods that follow a Placement, between real clusters; the test writes the decisions."""
 
 import contextlib
 from typing import Any
@@ -38,19 +38,19 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 KEY = names.SHORT_PREFIX + PLACEMENT
 WEB = {KEY: "web"}
 CONSUME: dict[str, Any] = {"placement": "consume", "placement_grace": 0.5}
-"""Targets that were connected a moment ago count as others do: that they are spared has a test of its own."""
+"""Recently connected targets count like others; another test covers their grace period."""
 RANKED: dict[str, Any] = {**CONSUME, "scheduling": "ranked"}
 
 
 async def place(client: Client, namespace: str, **spec: Any) -> None:
-    """A Placement web."""
+    """Create a Placement named web."""
     await client.create(PLACEMENTS, object_of(PLACEMENTS, "web", namespace, spec=spec))
 
 
 async def decide(
     client: Client, namespace: str, *clusters: str, number: int = 1, group: str = "", **scores: int
 ) -> None:
-    """It decides for these clusters, or for these with their scores."""
+    """Decide for these clusters, optionally with scores."""
     name = decision_name("web", number)
     labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_INDEX: str(number - 1), LABEL_GROUP_NAME: group}
     manifest = object_of(PLACEMENT_DECISIONS, name, namespace, metadata={"labels": labels})
@@ -62,7 +62,7 @@ async def decide(
 
 
 async def known(stage: Stage) -> None:
-    """Wait until the scheduler knows what is decided: it might hear of the next pod before."""
+    """Wait until the scheduler has cached the decision, since it may observe the next pod first."""
     key = (stage.namespace, decision_name("web", 1))
     made = await stage.client.get(PLACEMENT_DECISIONS, key[1], stage.namespace)
 
@@ -75,7 +75,7 @@ async def known(stage: Stage) -> None:
 
 
 async def stand(stage: Stage) -> None:
-    """ManagedClusters stand for the targets, by their names."""
+    """Create ManagedClusters that represent the targets, by their names."""
     for name in stage.targets:
         await stage.client.create(TARGETS, of_itself(name, stage.namespace))
         told = {"status": {"managedCluster": name}}
@@ -83,7 +83,7 @@ async def stand(stage: Stage) -> None:
 
 
 async def runs(stage: Stage, name: str) -> str:
-    """The target of a pod, once it runs."""
+    """Return the target of a pod, once it runs."""
 
     async def probe() -> str:
         pod = await stage.client.get(PODS, name, stage.namespace)

@@ -1,4 +1,4 @@
-"""A target behind a slow or silent link costs pods that can go elsewhere nothing."""
+"""A target behind a slow or silent link does not delay pods that can run in another target."""
 
 import asyncio
 import functools
@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 ALL = (Chaperon, Feedback, ProxyScheduler)
 LINK = "flotilla.test/link"
 SLOW = 0.5
-"""Seconds, as agents have it."""
+"""Threshold for a slow target in seconds, the agents' default."""
 
 
 def is_post(method: str, path: str) -> bool:
@@ -44,13 +44,13 @@ def gauge(target: Target) -> float | None:
 
 
 async def bound(client: Client, namespace: str, prefix: str, count: int) -> set[str]:
-    """Virtual nodes of so many Running pods, once they all are."""
+    """Return the virtual nodes of this many pods, once all of them run."""
     pods = [await pod_where(client, namespace, f"{prefix}-{number}", phase="Running") for number in range(count)]
     return {pod["spec"]["nodeName"] for pod in pods}
 
 
 def pinned(name: str, namespace: str, link: str) -> dict[str, Any]:
-    """A pod that may go to one target only."""
+    """Create a pod that may run in one target only."""
     pod = elected(name, namespace)
     constraints = f"nodeSelector: {{{LINK}: {link}}}"
     pod["metadata"]["annotations"][names.PREFIX + names.PROXY_CONSTRAINTS] = constraints
@@ -97,7 +97,7 @@ async def test_pods_that_wait_for_a_target_that_went_silent_leave_workers_to_the
         for name, target in targets.items():
             await client.patch(NODES, target.node_name, {"metadata": {"labels": {LINK: name}}})
         far, near = targets["far"], targets["near"]
-        # Reads are answered, so that it is not taken for unreachable.
+        # Reads are answered, so that the target does not count as unreachable.
         relay.freeze(is_post)
         for number in range(12):
             await create(client, pinned(f"stuck-{number}", namespace, "far"), [*targets.values()])

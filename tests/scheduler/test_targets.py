@@ -19,13 +19,13 @@ RANKED: dict[str, Any] = {"scheduling": "ranked"}
 
 
 async def say(stage: Stage, **values: str | None) -> None:
-    """The namespace says so of targets."""
+    """Annotate the namespace with settings for targets."""
     keys = {names.SHORT_PREFIX + key.replace("_", "-"): value for key, value in values.items()}
     await stage.namespace_says(keys)
 
 
 async def claimed(stage: Stage, name: str) -> str:
-    """The target that a pod is claimed for."""
+    """Return the target that a pod is claimed for."""
     pod = await stage.client.get(PODS, name, stage.namespace)
     node = (pod["metadata"].get("annotations") or {}).get(names.ANNOTATION_CLAIM, "")
     return next((title for title, target in stage.targets.items() if target.node_name == node), "")
@@ -61,7 +61,7 @@ async def test_what_cannot_be_read_sends_a_pod_nowhere_and_leaves_a_namespace_it
         assert await runs(stage, "after") == "us"
         await stage.pods("odd", annotations={KEY: "nowhere"})
         assert "not in multicluster/targets of the pod (nowhere)" in await stage.waits("odd", "nowhere")
-        # No webhook is asked here.
+        # No webhook is registered.
         await stage.client.patch(PODS, "odd", {"metadata": {"annotations": {KEY: "us,,eu"}}}, stage.namespace)
         told = await stage.waits("odd", "mis")
         assert "the pod: metadata.annotations[multicluster/targets]: a name is missing" in told

@@ -1,4 +1,4 @@
-"""Delegates that a target makes and nobody there schedules: a scheduler that it lacks, a queue that gates them."""
+"""Delegates that no scheduler in the target handles: its scheduler is missing, or a queue gates the pods."""
 
 import asyncio
 from typing import Any
@@ -28,7 +28,7 @@ TAKE_UP_SECONDS = 1.0
 
 
 async def told(client: Client, namespace: str, name: str, *words: str) -> str:
-    """Why a pod waits, once its condition PodScheduled has these words."""
+    """Return why a pod waits, once its condition PodScheduled contains these words."""
 
     async def probe() -> str:
         message = str((condition_of(await client.get(PODS, name, namespace), "PodScheduled") or {}).get("message", ""))
@@ -38,7 +38,7 @@ async def told(client: Client, namespace: str, name: str, *words: str) -> str:
 
 
 async def claim(client: Client, namespace: str, name: str) -> str:
-    """Virtual node of the target that a pod is claimed by."""
+    """Return the virtual node that a pod is claimed for."""
     annotations = (await client.get(PODS, name, namespace))["metadata"]["annotations"]
     return str(annotations.get(names.ANNOTATION_CLAIM, ""))
 
@@ -60,7 +60,7 @@ async def test_a_scheduler_that_targets_lack_is_told_on_the_pod_which_does_not_w
         await told(client, namespace, "later", "eu: no scheduler volcano", "us: no scheduler volcano")
         await asyncio.sleep(4 * TAKE_UP_SECONDS)
         assert (await claim(client, namespace, "batch"), await claim(client, namespace, "later")) == (stays, "")
-        # The scheduler is installed, and comes to the pod that has waited there.
+        # The scheduler is installed and handles the pod that has waited there.
         (chaperon,) = await chaperons(client, namespace)
         name = chaperon["metadata"]["name"]
         node = {"apiVersion": "v1", "kind": "Node", "name": "test-node-0"}
@@ -77,7 +77,7 @@ async def test_a_scheduler_that_targets_lack_is_told_on_the_pod_which_does_not_w
 async def test_no_scheduler_is_missed_where_no_agent_makes_the_delegate(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    """Admiralty's agents hold no lease of ours, so that a dead one is not known to be dead."""
+    """Admiralty's agents hold no Flotilla lease, so their failure cannot be detected."""
     async with (
         running(cluster, Feedback, ProxyScheduler, take_up=TAKE_UP_SECONDS) as deps,
         connected(deps, client, namespace, us=load(str(cluster.kubeconfig))) as targets,

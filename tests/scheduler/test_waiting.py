@@ -1,4 +1,4 @@
-"""How often pods that wait are tried again."""
+"""Retries of waiting pods."""
 
 import asyncio
 from collections import Counter
@@ -11,7 +11,7 @@ COST = 0.01
 
 
 class Tries:
-    """Pods that are tried in vain at once, whenever their turn comes."""
+    """Pods whose tries fail immediately."""
 
     def __init__(self, priorities: dict[Key, int], cost: float = COST) -> None:
         self.tried: list[Key] = []

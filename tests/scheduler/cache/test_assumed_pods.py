@@ -1,4 +1,4 @@
-"""What of ours each target holds, told by events as the watches bring them."""
+"""Pods of this source in each target, computed from watch events."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ NOWHERE = Connection("http://127.0.0.1:1")
 
 
 class Harness:
-    """Assumed pods whose watches say what the test says."""
+    """Assumed pods with watch events that the test chooses."""
 
     def __init__(self, proxies: Informer, targets: Targets, eu: Target, us: Target) -> None:
         self.time = 0.0
@@ -60,7 +60,7 @@ class Harness:
         return str(self._version)
 
     def pod(self, claim: str = "", node: str = "", uid: str = "u1", phase: str = "Pending", **metadata: Any) -> Object:
-        """The watch tells of the pod."""
+        """Deliver a watch event for the pod."""
         source = {"metadata": {"name": "web", "namespace": "default"}, "spec": {"containers": [{"name": "m"}]}}
         proxy = proxy_pod(source, [])
         proxy["metadata"] |= {"uid": uid, "resourceVersion": self._next(), **metadata}
@@ -70,7 +70,7 @@ class Harness:
         return self.proxies.absorb(msgspec.json.encode(proxy))
 
     def delegate(self, phase: str, uid: str = "u1") -> None:
-        """The watch tells what the pod's chaperon in eu says."""
+        """Deliver a watch event for the pod's chaperon in eu."""
         metadata = {
             "name": "web-1",
             "namespace": "default",
@@ -81,11 +81,11 @@ class Harness:
         self.target.chaperons.absorb(msgspec.json.encode({"metadata": metadata, "status": {"phase": phase}}))
 
     def summary(self, **counted: int) -> None:
-        """The target eu tells anew what it has, and of which source it counts how many delegates."""
+        """Publish a new summary of the target eu, with its number of delegates by source."""
         self._tell(self.target, "eu", counted)
 
     def summary_of_both(self, **counted: int) -> None:
-        """The one cluster that both targets lead to tells anew."""
+        """Publish a new summary of the one cluster behind both targets."""
         for target in (self.target, self.other):
             self._tell(target, "both", counted)
 
@@ -96,12 +96,12 @@ class Harness:
         target.summaries.absorb(msgspec.json.encode({"metadata": metadata}))
 
     def assumed(self) -> set[str]:
-        """UIDs of the assumed pods."""
+        """Return the UIDs of the assumed pods."""
         self.pods.refresh()
         return {uid for node in (self.eu, self.us) for uid in self.pods.usages.of(node).assumed}
 
     def found(self, node: str) -> tuple[int, int, int]:
-        """Pods, assumed pods and pods without delegate that a target holds."""
+        """Return pods, assumed pods and pods without delegate of a target."""
         self.pods.refresh()
         usage = self.pods.usages.of(node)
         assert len(usage.assumed) <= self.pods.number
@@ -110,7 +110,7 @@ class Harness:
 
 @contextlib.asynccontextmanager
 async def opened() -> AsyncIterator[Harness]:
-    """Two targets that nobody answers for, and the proxies' informer."""
+    """Open two targets without a running API server, and the informer of proxy pods."""
     local = Cluster(NOWHERE, "local")
     async with Supervisor("test") as supervisor:
         targets = Targets(local, SystemClock(), Probing(), supervisor)
@@ -133,7 +133,7 @@ async def opened() -> AsyncIterator[Harness]:
 
 @pytest.fixture
 async def harness() -> AsyncIterator[Harness]:
-    """The same for one test."""
+    """Harness for a single test."""
     async with opened() as found:
         yield found
 

@@ -1,4 +1,4 @@
-"""What PlacementDecisions come to for the pods that follow them, and which pods are woken when they change."""
+"""Effect of PlacementDecisions on the pods that follow them, and the pods that a change wakes."""
 
 import asyncio
 import contextlib
@@ -51,12 +51,12 @@ def obj(kind: Kind, found: Raw) -> Object:
 
 
 def pod(name: str = "web", **annotations: str) -> Object:
-    """A pod; keys are without their prefix, which is the short one."""
+    """Return a pod; keys are given without the short prefix."""
     return obj(PODS, raw(name, annotations={SHORT + key.replace("_", "-"): each for key, each in annotations.items()}))
 
 
 def decision(*clusters: str, number: int = 1, group: str = "", version: int = 2, **scores: int) -> Raw:
-    """A PlacementDecision of the Placement web."""
+    """Return a PlacementDecision of the Placement web."""
     found: list[Raw] = [{"clusterName": each, "reason": ""} for each in clusters]
     found += [{"clusterName": each, "score": score} for each, score in scores.items()]
     labels = {LABEL_PLACEMENT: "web", LABEL_GROUP_NAME: group}
@@ -143,7 +143,8 @@ def listed(*items: Raw) -> Raw:
 async def following(
     mode: PlacementSetting = "consume",
 ) -> AsyncIterator[tuple[Decisions, PlacementMode, list[set[Key]]]]:
-    """Decisions of a cluster, by default one in which other controllers make them, and who was woken."""
+    """Return the decisions of a cluster and the list of woken pods. By default other controllers write the
+    decisions."""
     there = listed()
     lists = [f"{GROUP}/v1beta1/{each}" for each in ("placements", "placementdecisions")]
     lists += [f"{GROUP}/v1alpha1/addonplacementscores", f"{GROUP}/v1/managedclusters"]

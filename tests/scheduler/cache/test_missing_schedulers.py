@@ -1,4 +1,4 @@
-"""Targets that lack a scheduler which pods name."""
+"""Targets without a scheduler that pods name."""
 
 import asyncio
 

@@ -62,7 +62,7 @@ def test_a_pod_whose_environment_is_too_long_for_a_delegate_has_a_flaw_until_it_
 
 
 def stored(**changes: Any) -> Object:
-    """A proxy pod as the API server tells it."""
+    """Return a proxy pod as the API server stores it."""
     fields: dict[str, Any] = {"name": "web-1", "uid": "u1", "generation": 1, "annotations": {}} | changes
     wanted = fields.pop("wanted", {"nodeSelector": {"region": "eu"}})
     image = fields.pop("image", "busybox")

@@ -1,4 +1,4 @@
-"""ResourceQuotas of a target: those that can be read count, of the others the target is told."""
+"""ResourceQuotas of a target: readable ones count, unreadable ones are reported on the Target."""
 
 import asyncio
 from typing import Any

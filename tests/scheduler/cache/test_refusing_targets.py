@@ -1,4 +1,4 @@
-"""Real targets that answer every read and take no pods: theirs go elsewhere, and come back when that has ended."""
+"""Real targets that answer every read and refuse pods: their pods move to another target, and return afterwards."""
 
 import asyncio
 import contextlib
@@ -36,24 +36,24 @@ RANKED: dict[str, Any] = {"scheduling": "ranked"}
 
 
 def posts(stage: Stage, target: str) -> int:
-    """How many chaperons a target was asked to create so far."""
+    """Return the number of chaperons that a target was asked to create."""
     return sum(is_post(*request) for request in stage.relays[target].requests)
 
 
 def shut(stage: Stage, target: str) -> bool:
-    """Whether pods are kept away from a target."""
+    """Return whether the scheduler avoids a target."""
     return stage.targets[target].refusal_backoff.refusal is not None
 
 
 async def pods(stage: Stage, prefix: str, count: int, **more: Any) -> list[str]:
-    """Create so many."""
+    """Create this many pods."""
     made = [f"{prefix}-{number}" for number in range(count)]
     await asyncio.gather(*(stage.pod(name, **more) for name in made))
     return made
 
 
 async def where(stage: Stage, made: list[str], seconds: float = 60.0) -> set[str]:
-    """The targets of pods, once all of them run."""
+    """Return the targets of the pods, once all of them run."""
 
     async def probe() -> set[str]:
         found = {pod["metadata"]["name"]: pod for pod in await stage.proxies()}
@@ -67,7 +67,7 @@ async def where(stage: Stage, made: list[str], seconds: float = 60.0) -> set[str
 
 
 async def told(stage: Stage, words: str) -> bool:
-    """Whether an Event of a pod that waits has these words."""
+    """Return whether an Event of a waiting pod contains these words."""
     events = await stage.client.list(EVENTS, stage.namespace, fields="reason=FailedScheduling")
     return any(words in event["message"] for event in events)
 
@@ -77,7 +77,7 @@ async def test_pods_that_one_target_does_not_take_run_in_another_and_most_are_sp
         async with dead_webhook(at.far["us"], CHAPERONS, at.namespace) as webhook:
             first = await pods(at, "first", 5)
             assert await where(at, first) == {"eu"}
-            # As many as it takes to know; the first of a burst are on their way at once.
+            # As many as the detection needs; the first of a burst are sent at the same time.
             await pods(at, "second", 5)
             await until(lambda: shut(at, "us"))
             refusal = at.targets["us"].refusal_backoff.refusal
@@ -98,7 +98,7 @@ async def test_pods_that_one_target_does_not_take_run_in_another_and_most_are_sp
 
 
 async def tried_again(at: Stage) -> bool:
-    """Whether a target that was shut takes pods again: one that may try finds out."""
+    """Return whether an avoided target receives pods again; a single trial pod finds out."""
     if shut(at, "us"):
         number = len(await at.proxies())
         await where(at, await pods(at, f"try-{number}", 1))
@@ -231,7 +231,7 @@ async def test_an_allowed_candidate_that_nobody_binds_goes_elsewhere(opened: Ope
 
 
 async def claimed(at: Stage) -> str:
-    """The target whose candidate the pod is claimed for, which has no leave yet."""
+    """Return the target of the candidate that the pod is claimed for, before the candidate is allowed."""
     (pod,) = await at.proxies()
     claim = pod["metadata"]["annotations"].get(names.ANNOTATION_CLAIM)
     return next((name for name, target in at.targets.items() if target.node_name == claim), "")

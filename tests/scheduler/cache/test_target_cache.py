@@ -1,4 +1,4 @@
-"""Targets as the scheduler sees them, on a real API server: quotas, limits, weights, and the scores of others."""
+"""Targets in the scheduler's cache, on a real API server: quotas, limits, weights, and external scores."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -27,7 +27,7 @@ SETTING = f"5:{SCORES.plural}.{SCORES.version}.{SCORES.group}:usage:cpu"
 
 
 class Watched:
-    """Places, and how often waiting pods were woken."""
+    """Target cache that counts how often waiting pods were woken."""
 
     def __init__(self, deps: Deps, namespace: str) -> None:
         self.woken = 0
@@ -39,7 +39,7 @@ class Watched:
 
     @property
     def place(self) -> TargetInfo:
-        """The only target."""
+        """Return the only target."""
         (found,) = self._places.serving(self._namespace)
         return found
 
@@ -54,9 +54,8 @@ def quota(namespace: str, **hard: str) -> dict[str, Any]:
 
 
 async def allow(client: Client, namespace: str, pods: str) -> None:
-    """Change the quota and its status. Kubernetes' quota controller does so, too, but stands still for long after kinds
-    have come or gone, as they do in other tests.
-    """
+    """Change the quota and its status. Kubernetes' quota controller stalls for long when other tests add or
+    remove kinds, so it cannot set the status."""
     await client.patch(RESOURCE_QUOTAS, "team-a", {"spec": {"hard": {"pods": pods}}}, namespace)
     status = {"hard": {"pods": pods}, "used": {"pods": "0"}}
     await client.patch(RESOURCE_QUOTAS, "team-a", {"status": status}, namespace, sub="status")
@@ -67,7 +66,7 @@ async def test_a_quota_of_the_target_is_seen_and_its_loosening_wakes_who_waits(
 ) -> None:
     async with running(cluster) as deps, connected(deps, client, namespace, eu=None):
         watched = Watched(deps, namespace)
-        # Kubernetes gives a new node a taint for a moment.
+        # Kubernetes taints a new node for a moment.
         await until(lambda: len(watched.place.taints) == 1)
         await client.create(RESOURCE_QUOTAS, quota(namespace, pods="2"))
         await allow(client, namespace, "2")
@@ -109,7 +108,7 @@ async def test_limits_and_weight_of_the_target_are_live(cluster: Cluster, client
 
 @pytest.fixture
 async def scores(client: Client) -> AsyncIterator[None]:
-    """A kind like AddOnPlacementScore, in a group of the test's own."""
+    """Kind with the structure of AddOnPlacementScore, in an API group of the test."""
     status = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     schema = {"type": "object", "properties": {"status": status}}
     crd = {
@@ -134,7 +133,7 @@ async def scores(client: Client) -> AsyncIterator[None]:
 async def test_a_score_of_others_counts_until_it_expires(
     cluster: Cluster, client: Client, namespace: str, scores: None
 ) -> None:
-    # The object is in the namespace that is named like the target.
+    # The namespace of the object has the name of the target.
     settings = {"extra_score": (SETTING,), "discovery_interval": 0.2}
     async with running(cluster, **settings) as deps, connected(deps, client, namespace, **{namespace: None}):
         watched = Watched(deps, namespace)
@@ -157,7 +156,7 @@ async def test_a_score_of_others_counts_until_it_expires(
         assert watched.woken > before
         assert datetime.now(UTC) >= until_then
         wanted = [ExtraScore.parse(SETTING)]
-        # `flotilla explain` says the same.
+        # `flotilla explain` reports the same.
         earlier = await scored(client, watched.place, wanted, until_then - timedelta(seconds=1))
         assert earlier.extra == {"usage:cpu": Extra(70, until_then)}
         assert (await scored(client, watched.place, wanted, until_then)).extra == {}
@@ -177,7 +176,7 @@ async def test_scores_are_those_in_the_namespace_of_the_managed_cluster_where_th
         await client.patch(TARGETS, "eu", {"status": {"managedCluster": namespace}}, namespace, sub="status")
         await until(lambda: watched.place.extra)
         assert watched.place.extra == {"usage:cpu": Extra(70, None)}
-        # `flotilla explain` says the same.
+        # `flotilla explain` reports the same.
         found = await scored(client, watched.place, [ExtraScore.parse(SETTING)], datetime.now(UTC))
         assert found.extra == watched.place.extra
         status["scores"][0]["value"] = 30

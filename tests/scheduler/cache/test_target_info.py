@@ -1,4 +1,4 @@
-"""What of a target, its node and its summary the scheduler sees."""
+"""Scheduler's view of a target, its node and its summary."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -31,7 +31,7 @@ NODE = Object(NODES, b'{"metadata":{"name":"admiralty-default-eu"}}')
 
 @pytest.fixture
 async def target() -> AsyncIterator[Target]:
-    """A target that is ready, as far as its probe goes."""
+    """Return a target that its probe considers ready."""
     cluster = Cluster(Connection("http://127.0.0.1:1"), "eu")
     target = Target(("default", "eu"), cluster, SystemClock(), Probing())
     target.record = Record(State.READY, "connected", SystemClock().now())
@@ -93,7 +93,7 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
     shapes = [{"labels": {"disk": "ssd"}, "count": 1}, {"labels": {}, "count": 2}]
     metadata = {
         "name": "s",
-        # `disk` is common in the sense of the summary: the nodes that have it agree.
+        # The summary treats `disk` as common, since all nodes with this label agree.
         "labels": {"os": "linux", "disk": "ssd"},
         "annotations": {"multicluster/node-shapes": msgspec.json.encode(shapes).decode()},
     }
@@ -105,7 +105,7 @@ async def test_each_shape_has_what_all_nodes_share_and_its_own_labels_only(targe
 async def test_a_target_that_cannot_be_made_up_takes_no_pods_and_the_others_do(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of what one target tells, nobody may have thought."""
+    """A published value may be one that no code anticipated."""
     local = Cluster(Connection("http://127.0.0.1:1"), "local")
     async with Supervisor("test") as supervisor:
         clock = SystemClock()

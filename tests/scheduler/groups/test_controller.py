@@ -1,4 +1,4 @@
-"""Groups between real clusters: all or nothing, also when what makes them so gets lost on the way."""
+"""Groups between real clusters: all or nothing, even if protocol messages are lost."""
 
 import asyncio
 from typing import Any
@@ -16,11 +16,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 Raw = dict[str, Any]
 POD_GROUP, POD_GROUP_SIZE = names.SHORT_PREFIX + names.POD_GROUP, names.SHORT_PREFIX + names.POD_GROUP_SIZE
 ROOMY = 2
-"""Nodes of a target, each with room for one member."""
+"""Number of nodes of a target, each with capacity for one member."""
 
 
 async def form(at: Stage, group: str, size: int, policy: str = "", *, count: int = 0) -> list[str]:
-    """Create the pods of a group, each of which takes a node; returns their names."""
+    """Create the pods of a group, each of which fills a node. Return their names."""
     marks = {POD_GROUP: group, POD_GROUP_SIZE: str(size)}
     if policy:
         marks[names.SHORT_PREFIX + names.POD_GROUP_POLICY] = policy
@@ -30,12 +30,12 @@ async def form(at: Stage, group: str, size: int, policy: str = "", *, count: int
 
 
 def allowed(found: list[tuple[str, Raw]]) -> int:
-    """How many chaperons have leave."""
+    """Return the number of allowed chaperons."""
     return sum(names.ANNOTATION_IS_ALLOWED in each["metadata"]["annotations"] for _, each in found)
 
 
 async def claimed(at: Stage, group: str) -> int:
-    """How many members have a claim."""
+    """Return the number of members with a claim."""
     pods = [pod for pod in await at.proxies() if pod["metadata"]["name"].startswith(f"{group}-")]
     return sum(names.ANNOTATION_CLAIM in pod["metadata"]["annotations"] for pod in pods)
 
@@ -141,7 +141,7 @@ async def test_a_member_whose_size_cannot_be_read_is_named_to_all(opened: Open) 
 
 
 async def write_size(at: Stage, name: str, size: str) -> None:
-    """Change what a member says, as somebody may whom no webhook checks."""
+    """Change a member's group size without a webhook that could refuse it."""
     await at.client.patch(PODS, name, {"metadata": {"annotations": {POD_GROUP_SIZE: size}}}, at.namespace)
 
 
@@ -161,7 +161,7 @@ async def test_a_pod_without_a_group_runs_beside_a_group_that_cannot(opened: Ope
 
 
 async def form_of(at: Stage, owner: str, *named: str) -> dict[str, str]:
-    """Pods of a group of three that starts again as a whole, which a controller has made; their UIDs by name."""
+    """Create a controller's group of three pods that restarts as a whole. Return the UIDs by name."""
     marks = {POD_GROUP: "team", POD_GROUP_SIZE: "3", names.SHORT_PREFIX + names.POD_GROUP_ON_FAILURE: names.RESTART}
     made = {}
     for name in named:

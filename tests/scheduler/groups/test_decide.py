@@ -15,7 +15,7 @@ HELD_IN_US = candidate(US, reserved=True)
 
 
 def member(number: int, found: ReservePod | None = None, **changes: Any) -> Member:
-    """Pods are as old as their numbers are small."""
+    """Return a member; a pod with a smaller number is older."""
     usual: dict[str, Any] = {
         "name": f"default/p{number}",
         "uid": f"u{number}",
@@ -37,7 +37,7 @@ def judge(found: Group, *rivals: Contender, now: float = 0.0) -> GroupDecision:
 
 
 def only_permit(decision: GroupDecision) -> Permit:
-    """That of all members alike."""
+    """Return the permit, which all members must share."""
     (permit,) = set(decision.permits.values())
     return permit
 
@@ -279,7 +279,7 @@ def test_a_group_that_waits_for_members_or_has_begun_is_no_rival() -> None:
     assert only_permit(judge(group(member(1), member(2), queued=9.0), short, begun, now=10.0)).reserve
 
 
-# Room between the members of one group
+# Capacity between the members of one group
 
 
 def test_who_holds_several_reservations_gives_back_those_that_others_lack() -> None:

@@ -1,4 +1,4 @@
-"""Groups with `group-on-failure: restart`: once per loss all of it goes, and starts again as one."""
+"""Groups with `group-on-failure: restart`: each loss deletes the whole group once and starts it again."""
 
 import math
 from dataclasses import replace

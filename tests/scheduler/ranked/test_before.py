@@ -1,4 +1,4 @@
-"""Mode `ranked`: what an agent before ours has left of a pod without a claim."""
+"""Mode `ranked`: chaperons that a previous agent left for a pod without a claim."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -13,10 +13,8 @@ POD = Object(PODS, encode({"metadata": {"name": "web", "namespace": "shop", "uid
 
 
 class Left:
-    """Targets by name, all of whose chaperons have gone; `silent` ones give no answer, `running` ones have a pod.
-
-    One that is silent answers once another has been asked, if it is `late`, and then has a chaperon.
-    """
+    """Targets by name, all of whose chaperons were deleted. `silent` targets do not answer, `running` targets
+    have a pod. The `late` silent target answers once another target has been asked, and then has a chaperon."""
 
     def __init__(self, silent: set[str], running: set[str], late: str = "") -> None:
         self.silent, self.running, self.late = silent, running, late

@@ -39,12 +39,12 @@ def chaperon(status: dict[str, Any] | None = None, **metadata: Any) -> dict[str,
 
 
 def refused(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, FailedTarget]:
-    """By these virtual nodes, so many seconds ago."""
+    """Return failed targets by virtual node, refused this many seconds ago."""
     return {node: FailedTarget("full", stamp(NOW - timedelta(seconds=ago)), count) for node in nodes}
 
 
 def view(**changes: Any) -> RankedPod:
-    """A pod that is claimed by eu, which is ready and holds its chaperon."""
+    """Return a pod claimed by eu, which is ready and has its chaperon."""
     usual: dict[str, Any] = {
         "claim": EU.node_name,
         "claim_known": True,
@@ -233,13 +233,13 @@ def test_where_nothing_fits_one_candidate_waits_where_only_room_is_missing() -> 
 
 
 def roomy(name: str) -> TargetInfo:
-    """A target that tells what is free."""
+    """Return a target that publishes its free capacity."""
     shape = Shape({}, (), False, {"cpu": 1}, free=(Free({"cpu": 1}),))
     return dataclasses.replace(target_info(name), shapes=(shape,))
 
 
 def test_the_last_that_refused_is_left_for_the_best() -> None:
-    """And not for itself: one move, to where the pod waits."""
+    """The pod moves once, to the best target, and waits there."""
     ranking = Ranking((US, EU), 0, ())
     last = view(chaperon=chaperon(REFUSAL), failed=refused(US.node_name), ranking=ranking)
     assert decide(last) == GiveUp("full")
@@ -276,11 +276,11 @@ def test_a_target_that_tells_nothing_of_room_is_not_tried_again() -> None:
     assert decide(view(chaperon=chaperon(REFUSAL), failed=failed, ranking=ranking)) == Wait("full")
 
 
-# Targets that take no chaperons
+# Targets that accept no chaperons
 
 
 def untaken(*nodes: str, ago: float = 0, count: int = 1) -> dict[str, FailedTarget]:
-    """These took no chaperon, so many seconds ago."""
+    """Return targets that accepted no chaperon this many seconds ago."""
     return {
         node: FailedTarget("dead webhook", stamp(NOW - timedelta(seconds=ago)), count, refused=True) for node in nodes
     }
@@ -326,7 +326,7 @@ def test_a_pod_that_waits_for_room_tries_again_where_it_was_not_taken_whatever_i
     assert decide(view(**waits, failed=untaken(US.node_name, ago=30, count=9))) == GiveUp("full")
 
 
-# Chaperons that nobody takes up
+# Chaperons that neither agent nor scheduler handles
 
 NEGLECTED = "nobody does anything"
 

@@ -1,4 +1,4 @@
-"""Chaperons that nobody takes up, by a clock that is free to turn."""
+"""Chaperons that neither agent nor scheduler handles, with a simulated clock."""
 
 import asyncio
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Chaperon:
-    """All that is looked at."""
+    """Chaperon with only the fields that the code reads."""
 
     uid: str
     scheduler_name: str = "default-scheduler"

@@ -1,8 +1,8 @@
-"""Mode `ranked`: replicas that all think they lead, and know old things, never send a pod to two targets, nor take it
-from one where it has a node.
+"""Mode `ranked`: replicas that all assume leadership and have stale caches never send a pod to two targets.
+They never remove it from a target where it has a node.
 
-A model of what `RankedScheduling` does around its decisions. A replica's claim and the chaperon that follows it are one
-step.
+A model of the code around the decisions of `RankedScheduling`. A replica writes its claim and the chaperon that
+follows in one step.
 """
 
 from dataclasses import dataclass, field, replace
@@ -24,7 +24,7 @@ PLACES = [target_info("eu"), target_info("us")]
 NODES = [each.node_name for each in PLACES]
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 Refusing = Literal["surely", "perhaps", "in words only"]
-"""A target that refuses a chaperon surely has none, or says so in a way that leaves it open, or lies."""
+"""Refusal of a chaperon: the target surely has none, may have one, or has one despite its answer."""
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
@@ -40,22 +40,22 @@ class Pod:
 class World:
     pod: Pod = Pod()
     chaperons: dict[str, bool] = field(default_factory=dict)
-    """By virtual node, and whether the target has refused it."""
+    """Whether the target has refused the chaperon, by virtual node."""
     full: set[str] = field(default_factory=set)
     refusing: dict[str, Refusing] = field(default_factory=dict)
-    """Targets that do not take chaperons."""
+    """Targets that refuse chaperons."""
     given_up: set[str] = field(default_factory=set)
     """Targets that were asked to delete the delegate unless it has a node."""
     placed: set[str] = field(default_factory=set)
-    """Targets whose scheduler has given it one."""
+    """Targets whose scheduler has assigned a node."""
 
     def delete(self, node: str) -> None:
-        """The delegate and its chaperon go."""
+        """Delete the delegate and its chaperon."""
         self.given_up.discard(node)
         self.chaperons.pop(node, None)
 
     def patch(self, version: int | None, **changes: object) -> Pod | None:
-        """A write, guarded by a version where one is given."""
+        """Patch the pod, guarded by a resource version unless it is None. None means a conflict."""
         if version not in (None, self.pod.version):
             return None
         self.pod = replace(self.pod, version=self.pod.version + 1, **changes)  # type: ignore[arg-type]
@@ -64,16 +64,16 @@ class World:
 
 class Replica:
     renews = True
-    """The rule that the mutant breaks."""
+    """Rule that the mutant breaks."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.pod = world.pod
         self.chaperons = dict(world.chaperons)
         self.silent: set[str] = set()
-        """Targets that do not answer it."""
+        """Targets that do not answer this replica."""
         self.ready = set(NODES)
-        """Those that it thinks do."""
+        """Targets that the replica considers ready."""
         self.unsent: tuple[str, int] | None = None
 
     def watch(self) -> None:
@@ -141,7 +141,7 @@ class Replica:
         self.world.chaperons.setdefault(node, False)
 
     def believes(self, refusing: Refusing) -> bool:
-        """Whether an answer is taken to mean that no chaperon is there."""
+        """Return whether the replica takes an answer as proof that no chaperon exists."""
         return refusing == "surely"
 
 

@@ -1,4 +1,4 @@
-"""The source's agent in small: what the controller does around the decisions of mode `reserve`."""
+"""Small model of the source's agent: the controller's work around the decisions of mode `reserve`."""
 
 from typing import Any
 
@@ -15,7 +15,7 @@ from tests.scheduler.reserve.world_model import Operation, Pod, Raw, Request, Th
 
 
 class Agent:
-    """It acts on copies of API objects, and by requests; the class attributes are rules that a mutant may break."""
+    """Agent that acts on cached API objects through requests; class attributes are rules that a mutant may break."""
 
     decide = staticmethod(reserve.decide)
     decide_group = staticmethod(groups.decide)
@@ -29,10 +29,10 @@ class Agent:
     def __init__(self, world: World, source: int, *, late: bool = False, clock: float = 0.0) -> None:
         self.world = world
         self.clock = clock
-        """How far its clock, which no other can read, is from that of the world."""
+        """Offset of the agent's clock from the world's clock. No other agent can read it."""
         self.source = source
         self.late = late
-        """There were others before it, whose requests may still be on their way."""
+        """Whether earlier agents may have requests in flight."""
         self.pods: dict[str, Pod] = {}
         self.stores: dict[str, dict[str, Raw]] = {node: {} for node in world.targets}
         self.ready: dict[str, bool] = dict.fromkeys(world.targets, False)
@@ -55,21 +55,21 @@ class Agent:
         self.pods = dict(self.world.sources[self.source])
 
     def sync_target(self, node_name: str) -> None:
-        """What the watch has brought; a link that is cut is noticed."""
+        """Update the cache from the watch, or notice that the link is cut."""
         self.ready[node_name] = (self.source, node_name) not in self.world.links
         if self.ready[node_name]:
             self.stores[node_name] = dict(self.world.targets[node_name].chaperons)
             self._sweep(node_name)
 
     def _sweep(self, node_name: str) -> None:
-        """Feedback: what belongs to no pod is deleted. It has just looked."""
+        """Delete chaperons without a pod, as the feedback controller does. It has just read the pods."""
         uids = {pod.uid for pod in self.world.sources[self.source].values()}
         for raw in self.stores[node_name].values():
             if raw["source"] == self.source and raw["pod"] not in uids and "deletionTimestamp" not in raw["metadata"]:
                 self.world.delete(node_name, raw, None)
 
     def _sweep_bound(self, pod: Pod) -> None:
-        """Feedback: what a bound pod has elsewhere is deleted."""
+        """Delete a bound pod's candidates in other targets, as the feedback controller does."""
         for candidate in self.candidates(pod):
             if self.sweeps and candidate.node_name != pod.node_name and candidate.live:
                 self._delete(pod, candidate.node_name, self._raw(candidate.node_name, candidate.uid), None, False)
@@ -159,7 +159,7 @@ class Agent:
             request.then(answer)
 
     def give_up_waiting(self, request: Request) -> None:
-        """The request timed out; it may still arrive."""
+        """Time out the request, which may still arrive."""
         self.answered(request, None, failed=True)
 
     def _absorb_pod(self, answer: Pod | None) -> None:

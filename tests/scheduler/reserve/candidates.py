@@ -1,4 +1,4 @@
-"""Chaperons in mode `reserve`, as API objects and as the source sees them."""
+"""Chaperons in mode `reserve`, as API objects and as the source observes them."""
 
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ SCHEDULED = {"type": "PodScheduled", "status": "True"}
 
 
 def chaperon(*conditions: dict[str, str], reserved: bool = False, allowed: bool = False, **annotations: str) -> Any:
-    """In a target; keyword arguments are annotations of ours, underscores for dashes."""
+    """Return a chaperon as in a target. Keyword arguments are annotations, with underscores for dashes."""
     found = {names.SHORT_PREFIX + key.replace("_", "-"): value for key, value in annotations.items()}
     if reserved:
         found[names.ANNOTATION_IS_RESERVED] = "true"
@@ -24,7 +24,7 @@ def chaperon(*conditions: dict[str, str], reserved: bool = False, allowed: bool 
 
 
 def candidate(node_name: str, *conditions: dict[str, str], **changes: Any) -> CandidateStatus:
-    """A candidate that was seen at time 0 first; its UID is that of its virtual node, and `c-`."""
+    """Return a candidate first observed at time 0. Its UID is `c-` and the name of its virtual node."""
     fields = {
         key: changes.pop(key)
         for key in list(changes)
@@ -35,7 +35,7 @@ def candidate(node_name: str, *conditions: dict[str, str], **changes: Any) -> Ca
 
 
 def view(*candidates: CandidateStatus, **changes: Any) -> ReservePod:
-    """A pod that may go to eu, us and ap, in this order."""
+    """Return a pod that may run in eu, us and ap, in this order."""
     claim = changes.get("claim", "")
     usual: dict[str, Any] = {
         "claim": "",

@@ -1,4 +1,4 @@
-"""How a world ends in which nothing goes wrong any more."""
+"""Final state of a world once faults have ended."""
 
 from collections import Counter
 
@@ -6,7 +6,8 @@ from tests.scheduler.reserve.world_model import Pod, World
 
 
 def settle(world: World) -> None:
-    """Until nothing has changed for longer than any pause of an agent. Groups that do not fit never stop trying."""
+    """Run until nothing has changed for longer than any pause of an agent. Groups that do not fit are retried
+    forever."""
     quiet, before = 0, None
     for _ in range(120):
         world.tick(1.0)
@@ -22,7 +23,7 @@ def settle(world: World) -> None:
 
 
 def check_settled(world: World) -> None:
-    """Every pod that can run runs once; what cannot run holds nothing that others could use."""
+    """Check that every pod that can run runs once, and that waiting pods hold no usable capacity."""
     for source, pods in enumerate(world.sources):
         sizes = Counter(pod.group for pod in pods.values() if pod.node_name)
         for pod in pods.values():
@@ -44,7 +45,7 @@ def check_settled(world: World) -> None:
 
 
 def _waiting_groups(pods: dict[str, Pod]) -> dict[str, list[Pod]]:
-    """Members that do not run, of groups that are complete."""
+    """Return the members that do not run, of complete groups."""
     found: dict[str, list[Pod]] = {}
     for pod in pods.values():
         if pod.group and not pod.node_name:
@@ -54,7 +55,8 @@ def _waiting_groups(pods: dict[str, Pod]) -> dict[str, list[Pod]]:
 
 
 def _fits(world: World, members: list[Pod]) -> bool:
-    """Members of a group are alike, so counting is enough. What groups that wait hold for a while counts as free."""
+    """Return whether a group fits. Its members are equal, so counts suffice; temporary holds of waiting groups
+    are free."""
     held = Counter(
         {node: sum(uid not in world.claims for uid in target.holds) for node, target in world.targets.items()}
     )

@@ -1,4 +1,4 @@
-"""Candidates for real targets that refuse them, or are away."""
+"""Candidates for real targets that refuse them or are unreachable."""
 
 import asyncio
 from collections import Counter
@@ -66,7 +66,7 @@ async def test_a_chaperon_of_another_pod_is_left_alone_and_named(opened: Open) -
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Open) -> None:
     async with opened() as at:
-        # The claim does not get through.
+        # The write of the claim fails.
         at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
         await at.pod("one")
         await at.candidates(2, reserved=True)
@@ -81,7 +81,7 @@ async def test_a_loser_in_a_target_that_is_away_goes_when_it_is_back(opened: Ope
 
 
 async def finalizers(at: Stage, *held: str) -> None:
-    """Give all pods in targets these finalizers."""
+    """Add these finalizers to all pods in targets."""
     for client in at.far.values():
         for pod in await client.list(PODS, at.namespace):
             await client.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": held}}, at.namespace)
@@ -90,7 +90,7 @@ async def finalizers(at: Stage, *held: str) -> None:
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_loser_is_gone_before_its_pod_which_never_starts(opened: Open) -> None:
     async with opened() as at:
-        # The claim does not get through.
+        # The write of the claim fails.
         at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
         await at.pod("one")
         await at.candidates(2, reserved=True)

@@ -1,4 +1,4 @@
-"""Mode `reserve` between real clusters, where requests and replies get lost at every step, or take their time."""
+"""Mode `reserve` between real clusters, with lost or slow requests and replies at every step."""
 
 import pytest
 
@@ -77,7 +77,7 @@ async def test_a_target_that_falls_silent_at_a_step_holds_only_the_pods_it_was_p
             us = at.targets["us"].node_name
             left = [pod for pod in pods if pod["status"].get("phase") != "Running"]
             claims = [pod["metadata"]["annotations"].get(names.ANNOTATION_CLAIM) for pod in left]
-            # Where a busy machine makes eu slow, us may have been promised all of them.
+            # If a busy machine slows down eu, all of them may have been promised to us.
             return len(pods) == len(PODS_AT_ONCE) and all(claim == us for claim in claims)
 
         await until(others_run)
@@ -127,7 +127,7 @@ async def test_a_target_that_takes_long_for_each_answer_gets_none_of_the_pods_on
 
 
 async def _slow(at: Stage) -> bool:
-    """Whether the target counts as slow, which is seen from requests there and at home, of which these are two."""
+    """Return whether the target counts as slow compared with the source, after one request to each."""
     us = at.targets["us"]
     await at.deps.local.client.list_raw(PODS, at.namespace)
     await us.cluster.client.list_raw(CHAPERONS, at.namespace)
@@ -181,7 +181,7 @@ async def test_a_pod_deleted_while_its_candidates_are_on_their_way_leaves_none(o
 
 async def test_a_pod_deleted_while_its_candidates_are_reserved_leaves_none(opened: Open) -> None:
     async with opened() as at:
-        # The claim does not get through.
+        # The write of the claim fails.
         at.near.freeze(lambda asked, path: asked == "PATCH" and "/pods/" in path)
         await at.pods(*PODS_AT_ONCE)
         await at.candidates(2 * len(PODS_AT_ONCE), reserved=True)

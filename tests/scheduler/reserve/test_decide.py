@@ -14,7 +14,7 @@ GATHER = Permit(claim=False, allow=False, message="the group gathers")
 
 
 def claimed(*others: Any, here: Any = None, **changes: Any) -> Any:
-    """A pod that eu's candidate is claimed for; unless told otherwise, it is reserved."""
+    """Return a pod claimed for eu's candidate, which is reserved by default."""
     return view(here or candidate(EU, reserved=True), *others, **{"claim": EU} | changes)
 
 
@@ -207,7 +207,7 @@ def test_a_cluster_that_two_targets_lead_to_keeps_its_delegate() -> None:
     assert not any(isinstance(step, Delete) for step in steps)
 
 
-# Candidates that somebody else has allowed
+# Candidates that another agent has allowed
 
 
 def test_the_only_candidate_that_is_allowed_already_is_claimed() -> None:

@@ -1,4 +1,4 @@
-"""Mode `reserve` under everything that can go wrong between sources and targets, and proof that this would be seen."""
+"""Mode `reserve` under all faults between sources and targets, and proof that the tests detect broken rules."""
 
 from typing import Any, ClassVar
 
@@ -31,7 +31,7 @@ ORDERS = st.permutations(NODES).flatmap(lambda nodes: st.integers(1, 3).map(lamb
 
 
 class Protocol(RuleBasedStateMachine):
-    """Everything but pods."""
+    """State machine with all rules except the creation of pods."""
 
     agent: ClassVar[type[Agent]] = Agent
     sources: ClassVar[int] = 1
@@ -132,7 +132,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(source=INDEX, kill=st.booleans(), clock=st.floats(-1e6, 1e6), stale=st.booleans())
     @precondition(lambda self: len(self.world.agents) < 4)
     def new_leader(self, source: int, kill: bool, clock: float, stale: bool) -> None:
-        """The old one is dead, or only thinks that it leads."""
+        """Start a new leader; the old one has ended, or only assumes that it leads."""
         old = [agent for agent in self.world.agents if agent.source == source % self.sources]
         new = self.agent(self.world, source % self.sources, late=True, clock=clock)
         if stale:
@@ -152,7 +152,7 @@ class Protocol(RuleBasedStateMachine):
     @rule(index=INDEX, lose=st.booleans())
     @precondition(lambda self: self.world.requests)
     def time_out(self, index: int, lose: bool) -> None:
-        """The agent stops waiting for an answer, although the request may still arrive."""
+        """Let the agent stop waiting for an answer; the request may still arrive."""
         request = self.world.requests[index % len(self.world.requests)]
         request.agent.give_up_waiting(request)
         if lose:
@@ -186,7 +186,7 @@ class Protocol(RuleBasedStateMachine):
 
 
 class Pods(Protocol):
-    """Pods that are on their own, among them some that Admiralty has begun to schedule."""
+    """Single pods, some of them already being scheduled by Admiralty."""
 
     @rule(source=INDEX, order=ORDERS)
     @precondition(lambda self: self.count < 12)
@@ -216,23 +216,23 @@ class Groups(Protocol):
 
 
 class Both(Pods, Groups):
-    """All kinds of pods compete for room."""
+    """All kinds of pods, competing for capacity."""
 
 
 class TwoSources(Both):
-    """Neither knows of the other's."""
+    """Two sources that do not observe each other's pods."""
 
     sources = 2
 
 
 class OneCandidate(Agent):
-    """`--reserve-candidates=1`."""
+    """Machine with `--reserve-candidates=1`."""
 
     most = 1
 
 
 class Bounded(Both):
-    """Pods without a group have one candidate at a time."""
+    """Machine in which pods without a group have one candidate at a time."""
 
     agent = OneCandidate
 

@@ -1,4 +1,4 @@
-"""Stories in which a pod runs twice, or not at all, unless one rule of mode `reserve` is kept."""
+"""Scenarios in which a pod runs twice, or not at all, if one rule of mode `reserve` is broken."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ ONE_EACH = {"eu": 1, "us": 1}
 
 
 def late_leader(world: World, kind: type[Agent]) -> None:
-    """A second agent has seen eu before the candidate was made there, and the claim after that."""
+    """A second agent has observed eu before its candidate was created, and the claim afterwards."""
     old = kind(world, 0)
     world.agents.append(old)
     new = kind(world, 0, late=True)
@@ -38,7 +38,7 @@ def late_leader(world: World, kind: type[Agent]) -> None:
 
 
 def two_claims(world: World, kind: type[Agent]) -> None:
-    """Two agents claim the same pod, one for each target; the claim of the first arrives last."""
+    """Two agents claim the same pod for one target each; the first agent's claim arrives last."""
     old, new = kind(world, 0), kind(world, 0, late=True)
     world.agents[:] = [old, new]
     world.pod(0, "web", order=("eu", "us"))
@@ -60,7 +60,7 @@ def two_claims(world: World, kind: type[Agent]) -> None:
 
 
 def late_leave(world: World, kind: type[Agent]) -> None:
-    """Leave is given so late that its candidate is gone, the pod runs elsewhere, and a new candidate has its name."""
+    """The permission arrives late: its candidate was deleted and recreated, and the pod runs in another target."""
     agent = kind(world, 0)
     world.agents.append(agent)
     world.pod(0, "web", order=("eu", "us"))
@@ -84,7 +84,7 @@ def late_leave(world: World, kind: type[Agent]) -> None:
 
 
 def reservation_ends(world: World, kind: type[Agent]) -> None:
-    """The source does not see that there was a reservation before it is over."""
+    """The source observes a reservation only after its end."""
     agent = kind(world, 0)
     world.agents.append(agent)
     world.pod(0, "web", order=("eu",))
@@ -99,7 +99,7 @@ def reservation_ends(world: World, kind: type[Agent]) -> None:
 
 
 def claims_one_by_one(world: World, kind: type[Agent]) -> None:
-    """One member of a group is claimed, the other not yet."""
+    """One member of a group is claimed, the other is not yet."""
     agent = kind(world, 0)
     world.agents.append(agent)
     for name in ("a", "b"):

@@ -21,7 +21,7 @@ Then = Callable[[Any], None]
 
 
 def ignore(answer: Any) -> None:
-    """An answer that changes nothing before the watch has told."""
+    """Ignore an answer that matters only once the watch delivers the change."""
 
 
 def _ended(annotations: dict[str, str]) -> int:
@@ -48,7 +48,7 @@ class Pod:
 
 @dataclass
 class Target:
-    """A target: its API server, its scheduler with our extender, and the agent that tells."""
+    """Target with its API server, its scheduler with the extender, and its agent."""
 
     node_name: str
     slots: int
@@ -56,7 +56,7 @@ class Target:
     bound: set[str] = field(default_factory=set)
     holds: dict[str, float] = field(default_factory=dict)
     waits: set[str] = field(default_factory=set)
-    """UIDs that the scheduler found no node for."""
+    """UIDs of the candidates without a fitting node."""
     foreign: int = 0
 
     @property
@@ -66,20 +66,20 @@ class Target:
 
 @dataclass(eq=False)
 class Request:
-    """What an agent has sent, and what it does with the answer."""
+    """Request of an agent, with the callback for its answer."""
 
     agent: "Agent"
     pod: Pod
     node_name: str
-    """Empty for the source's own API server."""
+    """Target's virtual node; empty for the source's own API server."""
     operation: Operation
     then: Then
     allows: str = ""
-    """UID of the chaperon that it gives leave to."""
+    """UID of the chaperon that the request allows."""
 
 
 class World:
-    """Everything."""
+    """All sources, targets, agents and requests in flight."""
 
     def __init__(self, slots: dict[str, int], sources: int = 1) -> None:
         self.now = 100.0
@@ -87,14 +87,14 @@ class World:
         self.targets = {node: Target(node, count) for node, count in slots.items()}
         self.sources: list[dict[str, Pod]] = [{} for _ in range(sources)]
         self.links: set[tuple[int, str]] = set()
-        """Those that are cut."""
+        """Cut links, as source and virtual node."""
         self.cordoned: set[str] = set()
         self.requests: list[Request] = []
         self.agents: list[Agent] = []
         self.legacy: set[str] = set()
         """UIDs of pods whose candidates another agent has allowed without a claim."""
         self.claims: dict[str, str] = {}
-        """UIDs of chaperons that a claim has named, to the pod's."""
+        """UID of the pod, by the UID of each chaperon that a claim has named."""
         self.faults: list[str] = []
 
     # The source's API server
@@ -106,7 +106,7 @@ class World:
         return pod
 
     def patch(self, source: int, seen: Pod, guarded: bool, **changes: Any) -> Pod | None:
-        """None is a conflict."""
+        """Patch the pod. Return None on a conflict."""
         pod = self.sources[source].get(seen.name)
         if pod is None or pod.uid != seen.uid or (guarded and pod.version != seen.version):
             return None
@@ -168,10 +168,10 @@ class World:
         if "deletionTimestamp" not in live["metadata"]:
             self._put(target, live | {"metadata": live["metadata"] | {"deletionTimestamp": "now"}})
 
-    # What happens in a target by itself
+    # Local events in a target
 
     def finish(self, node_name: str, name: str) -> None:
-        """The delegate of a chaperon that is being deleted has ended, so both are gone."""
+        """Let the delegate of a deleted chaperon end, which removes both."""
         target = self.targets[node_name]
         uid = target.chaperons.pop(name)["metadata"]["uid"]
         for known in (target.bound, target.waits):
@@ -179,7 +179,7 @@ class World:
         target.holds.pop(uid, None)
 
     def schedule(self, node_name: str, name: str) -> None:
-        """The scheduler and the extender look at one candidate."""
+        """Let the scheduler and the extender process one candidate."""
         target = self.targets[node_name]
         raw = target.chaperons[name]
         uid, annotations = raw["metadata"]["uid"], raw["metadata"]["annotations"]
@@ -202,7 +202,7 @@ class World:
             self.annotate(node_name, raw, None, **{names.ANNOTATION_IS_RESERVED: "true"})
 
     def restart_scheduler(self, node_name: str) -> None:
-        """Holds are lost; what the chaperons say of them stays."""
+        """Restart the scheduler. Holds are lost; the annotations of chaperons stay."""
         self.targets[node_name].holds.clear()
 
     def _held(self, target: Target, raw: Raw, allowed: bool, number: int) -> None:
@@ -216,7 +216,7 @@ class World:
             self.annotate(target.node_name, raw, None, **ended)
 
     def tell(self, node_name: str, name: str) -> None:
-        """The target's agent brings the delegate's state to the chaperon."""
+        """Let the target's agent copy the delegate's state to the chaperon."""
         target = self.targets[node_name]
         raw = target.chaperons[name]
         uid = raw["metadata"]["uid"]
@@ -230,7 +230,7 @@ class World:
     # The network
 
     def deliver(self, index: int, *, answered: bool = True, again: bool = False) -> None:
-        """A request arrives; `again`: it stays on its way and will arrive once more."""
+        """Deliver a request. With `again`, a duplicate stays in flight."""
         request = self.requests[index] if again else self.requests.pop(index)
         if (request.agent.source, request.node_name) in self.links:
             if not again:
@@ -243,7 +243,7 @@ class World:
             request.agent.answered(request, answer, failed=not answered)
 
     def _check_group(self, request: Request) -> None:
-        """Leave for the first of a group is given only when claims stand for all; one agent at a time, that is."""
+        """Check that the first member of a group is allowed only after all members are claimed (one agent only)."""
         pod, source = request.pod, request.agent.source
         if not pod.group or [a for a in self.agents if a.source == source] != [request.agent] or request.agent.late:
             return
@@ -260,7 +260,7 @@ class World:
         if ever < min(pod.size, len(mates)):
             self.faults.append(f"{pod.name} of group {pod.group} is allowed with {ever} of {pod.size} claims")
 
-    # What must always hold
+    # Invariants
 
     def check(self) -> None:
         assert not self.faults, self.faults
@@ -279,16 +279,17 @@ class World:
         return raw["metadata"]["uid"] in self.targets[node_name].bound
 
     def of(self, source: int, pod: Pod) -> Iterator[tuple[str, Raw]]:
-        """Chaperons of a pod."""
+        """Return the chaperons of a pod."""
         for node, target in self.targets.items():
             for raw in target.chaperons.values():
                 if raw["source"] == source and raw["pod"] == pod.uid:
                     yield node, raw
 
-    # A world in which nothing goes wrong
+    # A world without faults
 
     def tick(self, seconds: float = 0.5, only: "Agent | None" = None) -> None:
-        """Everything that can happen happens once, in order, and time passes; `only` this agent is awake."""
+        """Let each possible event happen once, in order, and advance the time. If `only` is given, no other
+        agent acts."""
         for agent in [only] if only else list(self.agents):
             agent.sync()
             for name in list(agent.pods):
@@ -300,14 +301,14 @@ class World:
         self.check()
 
     def deliver_all(self, only: "Agent | None" = None) -> None:
-        """All requests, or those of one agent, and those that follow from the answers."""
+        """Deliver all requests, or one agent's, and the requests that their answers cause."""
         for _ in range(3):
             for request in list(self.requests):
                 if only in (None, request.agent):
                     self.deliver(self.requests.index(request))
 
     def go_on(self, node_name: str, *, finish: bool) -> None:
-        """Everything that can happen in a target."""
+        """Let each possible event in a target happen."""
         for name, raw in list(self.targets[node_name].chaperons.items()):
             self.schedule(node_name, name)
             self.tell(node_name, name)
@@ -315,7 +316,7 @@ class World:
                 self.finish(node_name, name)
 
     def heal(self) -> None:
-        """From now on nothing goes wrong, and one agent of each source is left."""
+        """End all faults, and keep one agent per source."""
         self.links.clear()
         self.cordoned.clear()
         newest = {agent.source: agent for agent in self.agents}
