@@ -1,19 +1,21 @@
-"""What the kernel of a node remembers of connections: where it sends the next one from the same port of a client."""
+"""Connection tracking in a node's kernel, which decides the endpoint of a reused client port."""
 
 from collections.abc import Iterable
 from itertools import pairwise
 
 REMEMBERED_SECONDS = 10.0
-"""So long a connection that was reset is remembered, and its port led as before, whatever kube-proxy says by now.
+"""Seconds for which the kernel keeps the endpoint of a reset connection, whatever kube-proxy has programmed
+since.
 
-By Linux' default of nf_conntrack_tcp_timeout_close. A connection that a server has ended is looked up anew.
+Linux' default of nf_conntrack_tcp_timeout_close. A connection closed by the server is looked up again.
 """
 
 
 def led_as_before(failures: Iterable[dict[str, float]]) -> list[dict[str, float]]:
-    """Those that came from a port on which another one had failed no longer ago than the kernel remembers.
+    """Return the failed requests from a port on which another one had failed recently enough for the kernel to
+    remember.
 
-    :param failures: requests of clients with one address to one Service, as `requester` tells of them
+    :param failures: requests of clients with one address to one Service, as `requester` reports them
     """
     by_port: dict[float, list[dict[str, float]]] = {}
     for each in sorted(failures, key=lambda each: each["began"]):

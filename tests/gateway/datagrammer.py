@@ -1,11 +1,12 @@
-"""UDP in the network of a pod: one that answers, or one that asks. Runs as a process.
+"""UDP server or client in the network of a pod. Runs as a process.
 
-`python datagrammer.py go-on HOST PORT` asks ten times a second from one port until its input ends, and prints as JSON
-for each question when it was asked and whether it was answered within three seconds.
+`python datagrammer.py go-on HOST PORT` asks ten times a second from one port until its input ends. It prints as
+JSON, for each question, its time and whether it was answered within three seconds.
 
-`python datagrammer.py serve PORT NAME` answers with its name until its input ends. `python datagrammer.py ask HOST PORT
-COUNT CLIENTS` asks so many times from each of so many ports, and prints as JSON who has answered how often, how many
-answers were wrong or missing, and how many seconds one took in the middle.
+`python datagrammer.py serve PORT NAME` answers with its name until its input ends.
+
+`python datagrammer.py ask HOST PORT COUNT CLIENTS` asks COUNT times from each of CLIENTS ports. It prints as
+JSON the number of answers by name, of wrong or missing answers, and the median latency in seconds.
 """
 
 import json
@@ -18,7 +19,7 @@ from collections import Counter
 from typing import Any
 
 SECONDS = 5.0
-"""So long may an answer take."""
+"""Timeout of an answer in seconds."""
 
 
 def serve(port: int, name: str) -> None:
@@ -35,7 +36,7 @@ def serve(port: int, name: str) -> None:
 
 
 def ask(host: str, port: int, count: int, clients: int) -> dict[str, Any]:
-    """Ask, one question after the other."""
+    """Ask one question after the other."""
     answered, lost, took = Counter[str](), 0, list[float]()
     for client in range(clients):
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as own:
@@ -66,7 +67,7 @@ def go_on(host: str, port: int) -> list[tuple[float, bool]]:
             said, heard, began = str(len(told)), "", time.time()
             try:
                 own.send(said.encode())
-                # What comes late is the answer to another question.
+                # A late answer belongs to another question.
                 while heard != said:
                     heard = own.recv(65535).decode().partition(" ")[2]
             except OSError:

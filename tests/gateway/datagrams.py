@@ -1,4 +1,4 @@
-"""UDP through gateways on loopback: who answers, who asks, and what HTTP/2 a peer could speak by hand."""
+"""UDP through gateways on loopback: pods, clients, and hand-written HTTP/2 requests of a peer."""
 
 import asyncio
 import contextlib
@@ -13,14 +13,14 @@ from tests.gateway.lab import SPACE, stranger
 DNS = "dns"
 NUMBER = 53
 LOCAL = 20053
-"""Where `a` listens for the UDP port of the Service `dns` of `b`."""
+"""Port at which `a` listens for the UDP port of the Service `dns` of `b`."""
 QUICK_SECONDS = 0.5
 
 Address = tuple[str, int]
 
 
 def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, ca: str = "") -> Peer:
-    """A gateway as its peers are told of it."""
+    """Return a gateway as its peers observe it."""
     called = (Called(DNS, NUMBER, (LOCAL,), protocol=UDP),) if calls else ()
     return Peer(
         of.uid, SPACE, of.uid, ca or of.ca, (of.at,), called, (Offered(DNS, NUMBER, protocol=UDP),) if offered else ()
@@ -28,13 +28,13 @@ def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, ca: str 
 
 
 def dns(*endpoints: str) -> Service:
-    """The UDP port of the Service `dns` with ready endpoints."""
+    """Return the UDP port of the Service `dns` with ready endpoints."""
     return Service(SPACE, DNS, NUMBER, endpoints, protocol=UDP)
 
 
 @dataclass
 class Pod(asyncio.DatagramProtocol):
-    """A pod that says its name and what it hears."""
+    """Pod that answers with its name and records the datagrams it receives."""
 
     name: bytes = b""
     heard: list[tuple[bytes, Address]] = field(default_factory=list)
@@ -52,7 +52,7 @@ class Pod(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def pod(host: str, name: bytes = b"") -> AsyncIterator[Pod]:
-    """A pod of a Service."""
+    """Run a pod of a Service."""
     loop = asyncio.get_running_loop()
     transport, found = await loop.create_datagram_endpoint(lambda: Pod(name), local_addr=(host, 0))
     try:
@@ -62,7 +62,7 @@ async def pod(host: str, name: bytes = b"") -> AsyncIterator[Pod]:
 
 
 class Caller(asyncio.DatagramProtocol):
-    """A client with one port."""
+    """UDP client with one port."""
 
     def __init__(self) -> None:
         self._heard = asyncio.Queue[bytes]()
@@ -74,7 +74,7 @@ class Caller(asyncio.DatagramProtocol):
         self._heard.put_nowait(data)
 
     async def ask(self, data: bytes, seconds: float = QUICK_SECONDS) -> bytes:
-        """What comes back next; nothing where nobody answers."""
+        """Send a datagram and return the answer; empty on timeout."""
         self._transport.sendto(data)
         try:
             async with asyncio.timeout(seconds):
@@ -85,7 +85,7 @@ class Caller(asyncio.DatagramProtocol):
 
 @contextlib.asynccontextmanager
 async def caller(host: str, port: int = LOCAL) -> AsyncIterator[Caller]:
-    """A client of a local port of a gateway."""
+    """Open a client of a local port of a gateway."""
     loop = asyncio.get_running_loop()
     transport, found = await loop.create_datagram_endpoint(Caller, remote_addr=(host, port))
     try:
@@ -108,16 +108,16 @@ REQUESTS = {
     "websocket": {**_CONNECT_UDP, ":protocol": "websocket"},
     "GET": {":method": "GET", ":scheme": "https", ":authority": "gateway", ":path": "/"},
 }
-"""Requests of HTTP/2, of which gateways send the first alone."""
+"""HTTP/2 requests, of which gateways send only the first."""
 BY_HAND = b"by hand"
-"""The datagram that goes with each."""
+"""Datagram that is sent with each request."""
 _DATA, _SETTINGS, _HEADERS, _RESET, _GO_AWAY, _END_HEADERS = 0, 4, 1, 3, 7, 4
 _OK = 0x88
-"""The status 200, as HPACK has it."""
+"""Status 200 in HPACK encoding."""
 
 
 async def is_taken(gateway: GatewayPod, name: str, pair: Pair | None, headers: dict[str, str]) -> bool:
-    """Whether a gateway says yes to a request of whoever dials it by a server name."""
+    """Return whether a gateway accepts a request from a client that dials it by a server name."""
     tls = stranger(pair)
     tls.set_alpn_protocols(["h2"])
     try:
@@ -136,7 +136,7 @@ async def is_taken(gateway: GatewayPod, name: str, pair: Pair | None, headers: d
 
 
 def _literal(text: str, before: bytes = b"\0") -> bytes:
-    """A name (a field that is not indexed begins with it) or a value, without Huffman's code; up to 126 bytes."""
+    """Encode a name (preceded by an unindexed field) or a value without Huffman coding; up to 126 bytes."""
     return before + bytes([len(text)]) + text.encode()
 
 

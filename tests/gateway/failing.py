@@ -1,4 +1,4 @@
-"""How a peer that stands still is noticed: by each gateway of a cluster, as its Envoy counts checks of health."""
+"""Detection of a silent peer by each gateway of a cluster, from the health checks that its Envoy counts."""
 
 import asyncio
 import contextlib
@@ -23,23 +23,24 @@ _LOOK_SECONDS = 0.1
 
 
 class Noticed(NamedTuple):
-    """Of one gateway pod: seconds since a moment, and checks of health that its Envoy has begun since then."""
+    """Detection by one gateway pod: seconds since a given time, and health checks that its Envoy has begun since."""
 
     by_envoy: float
     checks: int
     by_slices: float
-    """Until its endpoint is not ready."""
+    """Seconds until its endpoint is not ready."""
     checks_then: int
 
 
 def threshold() -> int:
-    """How many checks have to fail until Envoy leaves an address out."""
+    """Return the number of failed checks after which Envoy excludes an address."""
     (check,) = peer_cluster("", Peer("", "", "", "", ()), Place("", 1), "", {})["health_checks"]
     return int(check["unhealthy_threshold"])
 
 
 async def noticed(fleet: Fleet, cluster: str, namespace: str, service: str, moment: float) -> list[Noticed]:
-    """Wait until all gateways of a cluster, whose only peer stands still since a moment, lead to a Service no more."""
+    """Wait until no gateway of a cluster routes traffic to a Service of its only peer, which stopped answering
+    at `moment`."""
     prefix = await _counters_of(fleet, cluster, namespace)
 
     async def of(pod: Raw) -> Noticed:
@@ -51,7 +52,7 @@ async def noticed(fleet: Fleet, cluster: str, namespace: str, service: str, mome
 
 @contextlib.asynccontextmanager
 async def found_well_again(fleet: Fleet, cluster: str, namespace: str) -> AsyncIterator[list[float]]:
-    """Moments at which a gateway of a cluster counts its only peer as healthy again, after it had not."""
+    """Return the times at which a gateway of a cluster counts its only peer as healthy again."""
     prefix, moments = await _counters_of(fleet, cluster, namespace), list[float]()
 
     async def of(pod: Raw) -> None:
@@ -73,7 +74,7 @@ async def found_well_again(fleet: Fleet, cluster: str, namespace: str) -> AsyncI
 
 
 async def _counters_of(fleet: Fleet, cluster: str, namespace: str) -> str:
-    """What the names of Envoy's counters of the only peer begin with."""
+    """Return the prefix of Envoy's counters of the only peer."""
     (peer,) = await fleet.clients[cluster].list(GATEWAY_PEERS, namespace)
     return f"cluster.{PEER}{namespace}/{peer['metadata']['name']}."
 
@@ -92,7 +93,7 @@ async def _watched(admin: Admin, prefix: str, is_led: Any, moment: float) -> Not
     while time.time() < moment + PATIENCE_SECONDS:
         stats = await admin.stats()
         if stats is None:
-            # On a busy machine it may not answer at once.
+            # A busy machine may answer late.
             await asyncio.sleep(_LOOK_SECONDS)
             continue
         attempts = stats.counters[prefix + "health_check.attempt"]

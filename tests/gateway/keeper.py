@@ -1,10 +1,11 @@
-"""TCP in the network of a pod: one that answers line by line, and clients that ask again over the same connections.
+"""TCP server that answers line by line, and clients that keep their connections, in the network of a pod.
 
-`python keeper.py serve PORT NAME` answers with its name until its input ends. `python keeper.py ask HOST PORT CLIENTS`
-asks over so many connections, over every other one what takes a second to answer, until its input ends; a connection
-that ends is made anew. It says so when all have been answered once. In the end it prints as JSON how many questions
-there were, who has answered how often, how many connections have ended, how many questions were under way when they
-did, and how often none could be made since then.
+`python keeper.py serve PORT NAME` answers with its name until its input ends.
+
+`python keeper.py ask HOST PORT CLIENTS` asks over CLIENTS connections until its input ends and reconnects lost
+ones. Every other connection asks questions that take a second to answer. It prints `ready` once all connections
+have an answer. At the end it prints as JSON the number of questions, of answers by name, of ended connections,
+of questions in flight when they ended, and of failed attempts to reconnect.
 """
 
 import asyncio
@@ -15,7 +16,7 @@ from collections import Counter
 from typing import Any
 
 SECONDS = 60.0
-"""So long may an answer take."""
+"""Timeout of an answer in seconds."""
 _PAUSE_SECONDS = 0.2
 _LONG_SECONDS = 1.0
 
@@ -37,7 +38,7 @@ async def serve(port: int, name: str) -> None:
 
 
 class Clients:
-    """Ask until they are told that it is over."""
+    """Clients that ask until they are stopped."""
 
     def __init__(self, host: str, port: int) -> None:
         self._at = (host, port)
@@ -61,12 +62,12 @@ class Clients:
     async def _ready(self, clients: int) -> None:
         for _ in range(clients):
             await self._first.acquire()
-        # kube-proxy may have learned of the Service only now.
+        # kube-proxy may observe the Service only now.
         del self._counts["not connected"]
         print("ready", flush=True)
 
     async def _keep(self, takes: float, after: float) -> None:
-        # Not all of them pause at the same moments.
+        # Clients pause at different times.
         await asyncio.sleep(after)
         while not self._over:
             try:
@@ -81,7 +82,7 @@ class Clients:
             writer.close()
 
     async def _ask_over(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, takes: float) -> bool:
-        """Returns whether the connection is still there in the end."""
+        """Ask over one connection. Return whether it is still open at the end."""
         first = True
         while not self._over:
             if reader.at_eof() or reader.exception() is not None:

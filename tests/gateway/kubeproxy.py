@@ -1,4 +1,4 @@
-"""Where kube-proxy of a real node leads to, by the rules that it has written."""
+"""Endpoints in the rules that kube-proxy of a real node has written."""
 
 import re
 
@@ -10,9 +10,9 @@ from tests.gateway.realnodes import PATIENCE_SECONDS
 
 
 async def settled(fleet: Fleet, cluster: str, namespace: str, service: str, count: int | None = None) -> None:
-    """Wait until kube-proxy of a cluster leads to all endpoints of a Service that are ready, and to no others.
+    """Wait until kube-proxy of a cluster routes a Service to all of its ready endpoints and to no others.
 
-    :param count: how many these are to be
+    :param count: the expected number of ready endpoints; None for any
     """
     rule = re.compile(rf'"{namespace}/{service}(?::[^ ]*)? -> ([^"]+)"')
 

@@ -1,4 +1,4 @@
-"""Two clusters' gateways on loopback, and who calls and answers through them."""
+"""Two clusters' gateways on loopback, with clients and pods."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from hack.lab.sandbox.gateways import PORT, GatewayPod
 SPACE = "shop"
 WEB = "web"
 LOCAL = 20000
-"""Where `a` listens for the port of the Service `web` of `b`."""
+"""Port at which `a` listens for the port of the Service `web` of `b`."""
 UNUSED = 20001
 
 _FIRST_ADDRESS = ipaddress.IPv4Address("127.64.0.0")
@@ -26,12 +26,12 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 def address() -> str:
-    """An address on loopback that nobody else has, whatever else is tested at the same time: four for each process."""
+    """Return an unused loopback address, unique among concurrent tests: four for each process."""
     return str(_FIRST_ADDRESS + 4 * (os.getpid() % 2**21) + next(_numbers) % 4)
 
 
 def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, name: str = "", ca: str = "") -> Peer:
-    """A gateway as its peers are told of it."""
+    """Return a gateway as its peers observe it."""
     return Peer(
         name or of.uid,
         SPACE,
@@ -44,13 +44,13 @@ def peer(of: GatewayPod, *, calls: bool = False, offered: bool = False, name: st
 
 
 def web(*endpoints: str) -> Service:
-    """The Service `web` with ready endpoints."""
+    """Return the Service `web` with ready endpoints."""
     return Service(SPACE, WEB, 80, endpoints)
 
 
 @contextlib.asynccontextmanager
 async def serving(handler: Handler, host: str) -> AsyncIterator[str]:
-    """A pod of a Service; gives its address."""
+    """Run a pod of a Service. Yields its address."""
 
     async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError):
@@ -63,14 +63,14 @@ async def serving(handler: Handler, host: str) -> AsyncIterator[str]:
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Says what it hears until the other end has said all."""
+    """Echo until the peer closes its side."""
     while data := await reader.read(65536):
         writer.write(data)
         await writer.drain()
 
 
 def saying(name: str) -> Handler:
-    """A pod that says its name to whoever says something."""
+    """Run a pod that answers any input with its name."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if await reader.read(65536):
@@ -81,7 +81,7 @@ def saying(name: str) -> Handler:
 
 
 async def ask(host: str, port: int, text: bytes, tls: ssl.SSLContext | None = None, name: str | None = None) -> bytes:
-    """Say something and nothing more; gives all that comes back, nothing where that is refused."""
+    """Send data and close the sending side. Return the whole answer; empty if the connection is refused."""
     try:
         async with asyncio.timeout(10):
             reader, writer = await asyncio.open_connection(host, port, ssl=tls, server_hostname=name)
@@ -99,7 +99,7 @@ async def ask(host: str, port: int, text: bytes, tls: ssl.SSLContext | None = No
 
 
 def stranger(pair: Pair | None, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3) -> ssl.SSLContext:
-    """TLS of somebody who dials a gateway, and believes whatever it shows."""
+    """Return the TLS context of a client that trusts any certificate of a gateway."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -110,5 +110,5 @@ def stranger(pair: Pair | None, *, version: ssl.TLSVersion = ssl.TLSVersion.TLSv
 
 
 async def dial(gateway: GatewayPod, name: str, pair: Pair | None) -> bytes:
-    """What somebody hears who dials a gateway by a server name."""
+    """Dial a gateway by a server name and return its answer."""
     return await ask(gateway.address, PORT, b"hello", stranger(pair), name)

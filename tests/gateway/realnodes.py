@@ -1,4 +1,4 @@
-"""Two clusters on real nodes with gateways as the chart installs them, and frontends that ask from within pods."""
+"""Two clusters on real nodes with gateways installed by the chart, and frontends that ask from within pods."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ MARKS = [
     pytest.mark.timeout(1200),
     pytest.mark.asyncio(loop_scope="module"),
 ]
-"""Of tests that keep such clusters for as long as a file takes."""
+"""Marks of tests that keep such clusters for a whole file."""
 CLUSTERS = ("cd", "us")
 IMAGE = {"image": "flotilla.local/busybox:1", "imagePullPolicy": "Never"}
 FRONTEND = "frontend"
@@ -49,7 +49,7 @@ GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 
 @contextlib.asynccontextmanager
 async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *values: str) -> AsyncIterator[Fleet]:
-    """Source cd and target us, with the chart in each.
+    """Source cd and target us, each with the chart installed.
 
     :param values: of the chart, as KEY=VALUE
     """
@@ -78,7 +78,7 @@ async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *va
 
 @contextlib.asynccontextmanager
 async def allowed(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose Services may be shared by gateways, with a frontend in every cluster."""
+    """Create a namespace whose Services may be shared by gateways, with a frontend in every cluster."""
     async with fleet.namespace(("us",)) as namespace:
         await fleet.clients["us"].patch(SOURCES, "cd", {"spec": {"allow": list(OPTIONAL_FEATURES)}}, namespace)
         for cluster in CLUSTERS:
@@ -95,10 +95,10 @@ def pod(name: str, command: list[str]) -> Raw:
 
 
 def serving(name: str, replicas: int, says: str = "$(hostname)", *, elect: bool = False) -> Raw:
-    """A Deployment whose pods answer with their name or something else."""
+    """Return a Deployment whose pods answer with their name or another text."""
     script = f"mkdir /www; echo {says} > /www/index.html; exec httpd -f -p 8080 -h /www"
     made = pod(name, ["sh", "-c", script])
-    # On a busy machine an answer may take a while: that is no reason to leave a pod out.
+    # A busy machine may answer late, which must not make a pod unready.
     probe = {"httpGet": {"port": 8080, "path": "/"}, "periodSeconds": 1, "timeoutSeconds": 10}
     made["spec"]["containers"][0]["readinessProbe"] = probe
     metadata = {"labels": {"app": name}, "annotations": {ELECT: ""} if elect else {}}
@@ -108,7 +108,7 @@ def serving(name: str, replicas: int, says: str = "$(hostname)", *, elect: bool 
 
 
 async def running(fleet: Fleet, namespace: str, cluster: str, name: str) -> Raw:
-    """A pod, once it runs and has an address."""
+    """Return a pod, once it runs and has an address."""
 
     async def probe() -> Raw:
         found = await fleet.clients[cluster].get(PODS, name, namespace)
@@ -118,7 +118,7 @@ async def running(fleet: Fleet, namespace: str, cluster: str, name: str) -> Raw:
 
 
 async def delegate(fleet: Fleet, namespace: str, app: str) -> Raw:
-    """The pod in us of an app that has one, once it is ready."""
+    """Return the ready pod in us of an app with one pod."""
 
     async def probe() -> Raw:
         proxies = {pod["metadata"]["uid"] for pod in await fleet.pods(namespace, app)}
@@ -131,7 +131,8 @@ async def delegate(fleet: Fleet, namespace: str, app: str) -> Raw:
 
 @contextlib.asynccontextmanager
 async def keeper_and_streamer(fleet: Fleet, namespace: str) -> AsyncIterator[str]:
-    """A Service whose pod in us answers by line at its first port, and takes long streams at its last one."""
+    """Create a Service whose pod in us answers by line at its first port, and accepts long streams at its last
+    one."""
     name = "tcp"
     ports = [{"name": "lines", "port": 80, "targetPort": 8082}, {"name": "streams", "port": 81, "targetPort": 8083}]
     await fleet.source.create(SERVICES, shared.service(name, ports=ports), namespace)
@@ -145,7 +146,7 @@ async def keeper_and_streamer(fleet: Fleet, namespace: str) -> AsyncIterator[str
 
 
 async def restarted(fleet: Fleet, cluster: str, pod: Raw) -> None:
-    """Wait until a gateway pod whose Envoy has ended is ready with another one."""
+    """Wait until a gateway pod whose Envoy has ended is ready with a new one."""
     before, metadata = _restarts(pod), pod["metadata"]
 
     async def probe() -> bool:
@@ -160,7 +161,7 @@ def _restarts(pod: Raw) -> int:
 
 
 async def by_driver(fleet: Fleet, namespace: str, reason: str) -> None:
-    """Wait until the target shares Services so."""
+    """Wait until the target shares Services with this driver."""
 
     async def probe() -> bool:
         said = condition(await fleet.source.get(TARGETS, "us", namespace), "ServicesShared")
@@ -170,7 +171,7 @@ async def by_driver(fleet: Fleet, namespace: str, reason: str) -> None:
 
 
 async def endpoints(fleet: Fleet, cluster: str, namespace: str, name: str) -> list[tuple[str, bool]]:
-    """Addresses by which a cluster's own gateways are called for a Service, and whether they are ready."""
+    """Return whether each is ready, by address, of the local gateways' endpoints for a Service."""
     labels = f"{LABEL_SERVICE_NAME}={name},{LABEL_SLICE_MANAGED_BY}={links.GATEWAY_SLICE_MANAGER}"
     found = await fleet.clients[cluster].list(ENDPOINT_SLICES, namespace, labels=labels)
     every = (each for slice in found for each in slice.get("endpoints") or ())
@@ -178,7 +179,7 @@ async def endpoints(fleet: Fleet, cluster: str, namespace: str, name: str) -> li
 
 
 async def led(fleet: Fleet, cluster: str, namespace: str, name: str, gateways: int) -> None:
-    """Wait until so many gateway pods of a cluster, and no others, are ready to be called for a Service."""
+    """Wait until exactly this many gateway pods of a cluster are ready endpoints of a Service."""
 
     async def probe() -> bool:
         found = await endpoints(fleet, cluster, namespace, name)
@@ -189,7 +190,7 @@ async def led(fleet: Fleet, cluster: str, namespace: str, name: str, gateways: i
 
 
 async def gateway_pods(fleet: Fleet, cluster: str) -> list[Raw]:
-    """Those that are not being deleted, once two are ready."""
+    """Return the gateway pods that are not being deleted, once two are ready."""
 
     async def probe() -> list[Raw]:
         pods = await fleet.clients[cluster].list(PODS, NAMESPACE, labels=GATEWAY_PODS)
@@ -200,7 +201,7 @@ async def gateway_pods(fleet: Fleet, cluster: str) -> list[Raw]:
 
 
 def pids(fleet: Fleet, cluster: str, program: str, uid: str = "") -> list[int]:
-    """Processes of a program in the containers of a node, or of the pod with this UID."""
+    """Return the processes of a program in the containers of a node, or of the pod with this UID."""
     found = []
     for pid in cgroups.members(network.namespace_name(fleet.sandbox.plan.identity, cluster)):
         with contextlib.suppress(OSError):
@@ -218,7 +219,7 @@ def signal_all(found: list[int], number: int) -> None:
 
 
 async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str = FRONTEND) -> str:
-    """What a pod of a cluster is answered at HOST:PORT; a shell there makes something of variables in it."""
+    """Return the answer that a pod receives from HOST:PORT. The pod's shell expands variables in the address."""
     script = f"timeout 10 wget -qO- http://{address}/"
     words = ("-n", namespace, "exec", who, "--", "sh", "-c", script)
     return (await fleet.kubectl(cluster, *words)).strip()
@@ -226,14 +227,13 @@ async def ask(fleet: Fleet, namespace: str, cluster: str, address: str, who: str
 
 @contextlib.asynccontextmanager
 async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd") -> AsyncIterator[Traffic]:
-    """The frontend of a cluster asks a Service by its address there until the end of the block; then all answers are
-    there, under the name `frontend`.
-    """
+    """Ask a Service from the frontend of a cluster until the end of the block. All answers are then under
+    `frontend`."""
     pid, *at = await _frontend_and(fleet, namespace, service, cluster)
     address = ":".join(at)
 
     async def answered() -> bool:
-        # kube-proxy learns of endpoints a moment after they are there.
+        # kube-proxy observes endpoints a moment after their creation.
         with contextlib.suppress(SandboxError):
             return bool(await ask(fleet, namespace, cluster, address))
         return False
@@ -250,14 +250,14 @@ async def asking(fleet: Fleet, namespace: str, service: str, cluster: str = "cd"
 
 
 async def in_network_of(pid: int, program: ModuleType, *arguments: str, **more: Any) -> asyncio.subprocess.Process:
-    """A program in the network of a process."""
+    """Start a program in the network of a process."""
     words = ("nsenter", f"--net=/proc/{pid}/ns/net", "--", sys.executable, str(program.__file__))
     return await asyncio.create_subprocess_exec(*words, *arguments, stdout=asyncio.subprocess.PIPE, **more)
 
 
 @contextlib.asynccontextmanager
 async def answering(pid: int, port: int, *name: str, program: ModuleType = datagrammer) -> AsyncIterator[None]:
-    """Whoever sends something to a port of a pod, given by a process in it, is answered by a program of this name."""
+    """Run a server program at a port of the pod that a process belongs to."""
     server = await in_network_of(pid, program, "serve", str(port), *name, stdin=asyncio.subprocess.PIPE)
     assert server.stdout is not None
     assert server.stdin is not None
@@ -270,7 +270,7 @@ async def answering(pid: int, port: int, *name: str, program: ModuleType = datag
 
 
 async def ask_by_udp(fleet: Fleet, namespace: str, service: str, count: int, clients: int = 1) -> Raw:
-    """Who answers the frontend of cd by UDP at a Service's address there, and how many datagrams are lost."""
+    """Ask a Service by UDP from the frontend of cd. Return the answers by name and the number of lost datagrams."""
     pid, *at = await _frontend_and(fleet, namespace, service)
     words = ("ask", *at, str(count), str(clients))
     output, _ = await (await in_network_of(int(pid), datagrammer, *words)).communicate()
@@ -279,7 +279,7 @@ async def ask_by_udp(fleet: Fleet, namespace: str, service: str, count: int, cli
 
 
 async def send(fleet: Fleet, namespace: str, service: str, mib: int, back: int) -> Raw:
-    """The frontend of cd says so many MiB to the last port of a Service, and then hears so many."""
+    """Send this many MiB from the frontend of cd to the last port of a Service, and then receive `back` MiB."""
     pid, *at = await _frontend_and(fleet, namespace, service, port=-1)
     output, _ = await (await in_network_of(int(pid), streamer, "send", *at, str(mib), str(back))).communicate()
     found: Raw = json.loads(output)
@@ -289,13 +289,13 @@ async def send(fleet: Fleet, namespace: str, service: str, mib: int, back: int) 
 async def _frontend_and(
     fleet: Fleet, namespace: str, service: str, cluster: str = "cd", *, port: int = 0
 ) -> tuple[str, str, str]:
-    """A process in the frontend of a cluster, and host and port of a Service there.
+    """Return a process in the frontend of a cluster, and host and port of a Service in the same cluster.
 
-    :param port: its place among those of the Service
+    :param port: index among the ports of the Service
     """
     own = await fleet.clients[cluster].get(PODS, FRONTEND, namespace)
     there = await fleet.clients[cluster].get(SERVICES, service, namespace)
-    # What holds the pod together sleeps, too, in the same network.
+    # The pod's sandbox container sleeps, too, in the same network.
     pid = pids(fleet, cluster, "sleep", own["metadata"]["uid"])[0]
     return str(pid), there["spec"]["clusterIP"], str(there["spec"]["ports"][port]["port"])
 
@@ -304,9 +304,8 @@ async def _frontend_and(
 async def keeping(
     fleet: Fleet, namespace: str, service: str, cluster: str = "cd", clients: int = 16
 ) -> AsyncIterator[Raw]:
-    """The frontend of a cluster asks over connections that it has by now and keeps until the end of the block; then it
-    is told what has become of them.
-    """
+    """Ask from the frontend of a cluster over connections kept until the end of the block. Yields a dict that
+    then receives the statistics."""
     pid, *at = await _frontend_and(fleet, namespace, service, cluster)
     words = ("ask", *at, str(clients))
     client = await in_network_of(int(pid), keeper, *words, stdin=asyncio.subprocess.PIPE)
@@ -322,7 +321,8 @@ async def keeping(
 
 @contextlib.asynccontextmanager
 async def asking_by_udp(fleet: Fleet, namespace: str, service: str) -> AsyncIterator[list[tuple[float, bool]]]:
-    """The frontend of cd asks from one port until the end of the block; then it is told when, and what was answered."""
+    """Ask by UDP from one port of cd's frontend until the end of the block. Yields a list that then receives
+    the time and success of each question."""
     pid, *at = await _frontend_and(fleet, namespace, service)
     client = await in_network_of(int(pid), datagrammer, "go-on", *at, stdin=asyncio.subprocess.PIPE)
     told = list[tuple[float, bool]]()
@@ -338,26 +338,24 @@ def answers(asked: Traffic) -> set[str]:
 
 
 def failures(asked: Traffic) -> list[dict[str, float]]:
-    """Of requests that failed when they were begun and had ended, and from which port they came."""
+    """Return the failed requests with their start, end and client port."""
     found: list[dict[str, float]] = asked.results[FRONTEND]["failures"]
     return found
 
 
 def failed_since(asked: Traffic, moment: float) -> list[float]:
-    """When requests that failed were begun, in seconds since a moment of `time.time`."""
+    """Return the start times of failed requests, in seconds since a `time.time`."""
     return [round(each["began"] - moment, 1) for each in failures(asked)]
 
 
 def longest(asked: Traffic) -> str:
-    """How long answers have taken."""
+    """Describe the longest latency."""
     return f"the longest answer took {asked.results[FRONTEND]['longest']:.1f} s"
 
 
 def went_on(kept: Raw) -> None:
-    """Clients that keep connections were answered by us alone, and of each that has ended one question is lost at most.
-
-    Some have ended, and all could be made anew at once.
-    """
+    """Check that only us answered clients with kept connections, and that each ended one lost at most one
+    question. Some have ended, and all could be recreated at once."""
     assert set(kept["answers"]) == {"us"}
     assert kept["not connected"] == 0
     assert kept["ended"] > 0

@@ -1,8 +1,9 @@
-"""Long streams between pods, of bytes that tell by their place what they should be. Runs as a process.
+"""Long streams between pods; each byte is determined by its position. Runs as a process.
 
-`python streamer.py serve PORT` hears and says what clients ask for, until its input ends. `python streamer.py send HOST
-PORT MIB BACK` says so many MiB and then hears so many, and prints as JSON for both the number of bytes that have been
-heard, the seconds it took, and the digests of what one end has said and what the other one has heard.
+`python streamer.py serve PORT` receives and sends as clients ask, until its input ends.
+
+`python streamer.py send HOST PORT MIB BACK` sends MIB MiB, then receives BACK MiB. It prints as JSON, for both
+directions, the received bytes, the seconds, and the digests at both ends.
 """
 
 import hashlib
@@ -19,13 +20,13 @@ from typing import Any
 MIB = 1 << 20
 _STEP = 64 * 1024
 _SHIFT = 4099
-"""Each MiB begins so many bytes later in what all are made of: none is like another one."""
+"""Offset in bytes between consecutive MiB in the common content, so that all of them differ."""
 _SIZES = struct.Struct(">QQ")
 _DIGEST = hashlib.sha256().digest_size
 
 
 def content(mib: int) -> Iterator[bytes]:
-    """So many MiB; each 64 KiB begin with their number."""
+    """Yield this many MiB; each 64 KiB begin with their number."""
     base = random.Random(mib).randbytes(2 * MIB)
     for number in range(mib):
         start = number * _SHIFT % MIB
@@ -36,7 +37,7 @@ def content(mib: int) -> Iterator[bytes]:
 
 
 def say(connection: socket.socket, mib: int) -> bytes:
-    """Say so much; gives its digest."""
+    """Send this many MiB. Return their digest."""
     said = hashlib.sha256()
     for chunk in content(mib):
         said.update(chunk)
@@ -45,7 +46,7 @@ def say(connection: socket.socket, mib: int) -> bytes:
 
 
 def hear(connection: socket.socket, mib: int) -> tuple[int, bytes]:
-    """Hear so much, or what there is: how many bytes, and their digest."""
+    """Receive this many MiB, or until the end. Return the number of bytes and their digest."""
     heard, count, buffer = hashlib.sha256(), 0, bytearray(MIB)
     while count < mib * MIB:
         got = connection.recv_into(buffer, min(MIB, mib * MIB - count))
@@ -57,7 +58,7 @@ def hear(connection: socket.socket, mib: int) -> tuple[int, bytes]:
 
 
 def send(host: str, port: int, mib: int, back: int) -> dict[str, Any]:
-    """Both directions, one after the other."""
+    """Stream in both directions, one after the other."""
     with socket.create_connection((host, port)) as connection:
         began = time.monotonic()
         connection.sendall(_SIZES.pack(mib, back))

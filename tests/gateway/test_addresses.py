@@ -1,4 +1,4 @@
-"""A gateway process on a real API server: of EndpointSlices that a source may write it hands on its own pods alone."""
+"""A gateway process on a real API server offers only the source's own pods from the EndpointSlices of a source."""
 
 import asyncio
 import contextlib
@@ -39,14 +39,14 @@ FOREIGN = ("10.96.0.1", "168.63.129.16", "192.168.0.10")
 async def gateway(
     client: Client, directory: Path, answers: Iterable[str] = (), limit: Limits | None = None
 ) -> AsyncIterator[Path]:
-    """The process beside Envoy, as far as it reads its cluster; gives its input file.
+    """Create the process next to Envoy, limited to reading its cluster. Return its input file.
 
-    :param answers: namespaces whose peers Envoy has found well
+    :param answers: namespaces whose peers Envoy considers healthy
     """
     path = directory / "gateway.json"
     loop = Loop(Place(str(directory), 15443), path, directory, Admin(str(directory / "admin")))
     loop.health = {f"{namespace}/mine": PeerHealth(1, 1, "Connected") for namespace in answers}
-    # No Envoy runs here: it takes all that it is told.
+    # No Envoy runs, so every configuration counts as accepted.
     loop.trouble = lambda peer: ""  # type: ignore[method-assign]
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(task()) for _, task in FromCluster(client, "gw-1", path, loop, limit).tasks()]
@@ -65,7 +65,7 @@ async def pod(client: Client, namespace: str, name: str, address: str, phase: st
 async def offered_by(
     client: Client, namespace: str, *addresses: str, services: Iterable[str] = ("door",), ports: int = 1
 ) -> None:
-    """Services that a tenant offers to a cluster of its own, and where it says that its pods are."""
+    """Let a tenant offer Services to a cluster of its own, with claimed addresses of its pods."""
     told = [{"name": "http", "port": 80}, *({"name": f"p{number}", "port": number} for number in range(1, ports))]
     spec = {"uid": "uid-of-its-own", "ca": "CA", "offered": [{"name": name, "ports": told} for name in services]}
     labels = {names.LABEL_PARENT_CLUSTER_UID: TENANT}
@@ -84,13 +84,13 @@ async def offered_by(
 
 
 async def says(client: Client, namespace: str, part: str) -> bool:
-    """Whether the GatewayPeer has this in the message of the gateway pod."""
+    """Return whether the GatewayPeer has this text in the message of the gateway pod."""
     status = (await client.get(GATEWAY_PEERS, "mine", namespace)).get("status") or {}
     return part in ((status.get("gateways") or {}).get("gw-1") or {}).get("message", "")
 
 
 def called(path: Path, namespace: str) -> list[str] | None:
-    """Endpoints of the tenant's Service in Envoy's input; None while it is not there."""
+    """Return the endpoints of the tenant's Service in Envoy's input; None if it is absent."""
     if not path.exists():
         return None
     found = msgspec.json.decode(path.read_bytes(), type=gatewaypeer.Gateway).services
@@ -136,7 +136,7 @@ def see_offered(found: FromCluster, *services: str, addresses: Iterable[str] = (
 
 @contextlib.asynccontextmanager
 async def unconnected(directory: Path, limit: Limits | None = None) -> AsyncIterator[FromCluster]:
-    """The view of a gateway pod without an API server."""
+    """View of a gateway pod without an API server."""
     async with Session(Connection("http://127.0.0.1:1"), name="local") as session:
         path = directory / "gateway.json"
         loop = Loop(Place(str(directory), 15443), path, directory, Admin(str(directory / "admin")))
@@ -199,7 +199,7 @@ async def test_a_tenant_leads_its_gateway_to_its_own_running_pods_only(
     await offered_by(client, namespace, "10.244.7.5", "10.244.7.6", "10.244.7.7", "10.244.7.8", *FOREIGN)
     async with gateway(client, tmp_path, [namespace]) as path:
         await until(lambda: called(path, namespace) == ["10.244.7.5:8080"], what="the tenant's own pod is called")
-        # A pod that is created later counts from then on; one that is deleted counts no longer.
+        # A pod counts from its creation until its deletion.
         await pod(client, namespace, "later", "10.244.7.6")
         await until(lambda: called(path, namespace) == ["10.244.7.5:8080", "10.244.7.6:8080"], what="both are called")
         await client.delete(PODS, "mine", namespace, grace=0)
@@ -220,7 +220,7 @@ async def test_a_tenant_that_asks_for_all_of_the_memory_leaves_others_theirs(
         served = offered(path, namespace)
         assert 1 < len(served) < len(hog)
 
-        # Another one comes later, and needs little.
+        # Another, small one is created later.
         await offered_by(client, other)
         await until(lambda: offered(path, other) == {"door"}, what="the other one is served")
         assert not await says(client, other, "leave out")
@@ -251,6 +251,6 @@ async def test_a_large_gateway_peer_neither_holds_up_a_gateway_nor_fills_its_mem
 
 
 def offered(path: Path, namespace: str) -> set[str]:
-    """Services of a namespace that Envoy is told to hand on."""
+    """Return the Services of a namespace in Envoy's input."""
     found = msgspec.json.decode(path.read_bytes(), type=gatewaypeer.Gateway).services
     return {each.name for each in found if each.namespace == namespace}

@@ -1,4 +1,4 @@
-"""The clients that tests send through gateways, on loopback without any: what they tell is so."""
+"""Test clients of the gateways, checked on loopback without a gateway: their reports are correct."""
 
 import asyncio
 import contextlib
@@ -27,7 +27,7 @@ async def started(program: ModuleType, *words: str) -> Process:
 
 @contextlib.asynccontextmanager
 async def answering(program: ModuleType, *words: str) -> AsyncIterator[tuple[Process, str]]:
-    """A server at a port that was free a moment ago."""
+    """Run a server at a free port."""
     async with serving(lambda reader, writer: asyncio.sleep(0), HOST) as free:
         port = free.rpartition(":")[2]
     server = await started(program, "serve", port, *words)
@@ -60,10 +60,10 @@ async def test_what_is_lost_of_connections_that_are_kept_is_told() -> None:
         found = await told(client)
         await again.communicate(b"")
     assert set(found["answers"]) == {"one", "another"}
-    # One that is made anew at once may still reach the server that ends.
+    # An immediate reconnect may still reach the server that is ending.
     assert found["ended"] >= 4
     assert found["not connected"] > 0
-    # Two of the four ask what takes a second, and pause for a fifth of one, not both at once.
+    # Two of the four clients ask slow questions of a second, and pause for 0.2 s at different times.
     assert 1 <= found["under way"] <= found["ended"]
     assert found["asked"] == sum(found["answers"].values()) + found["under way"]
 

@@ -1,4 +1,4 @@
-"""What doctor hears of real gateways that it calls, and whose fault it says it is."""
+"""Findings of `flotilla doctor` about real gateways that it calls, and the side that it blames."""
 
 import asyncio
 import socket
@@ -32,7 +32,7 @@ async def pair() -> AsyncIterator[tuple[GatewayPod, GatewayPod]]:
 
 
 class Caller:
-    """Calls `b` as the gateways of `a` do, but for what is said otherwise."""
+    """Client that calls `b` as the gateways of `a` do, with optional differences."""
 
     def __init__(self, a: GatewayPod, b: GatewayPod) -> None:
         self.a, self.b = a, b
@@ -59,7 +59,8 @@ async def test_it_is_said_which_side_refuses(pair: tuple[GatewayPod, GatewayPod]
     verdict, detail = await caller.hears(own=serving, later=timedelta(days=400))
     assert (verdict, detail[:12]) == (Verdict.EXPIRED, "it ended at ")
 
-    # The other side does: a server name of another namespace, a certificate of another CA or cluster, one that ended.
+    # The other side refuses: a server name of another namespace, a certificate of another CA or cluster, an expired
+    # one.
     assert (await caller.hears(own=serving, space="other"))[0] is Verdict.NOT_LINKED
     now, life = datetime.now(UTC), timedelta(days=1)
     strangers = certificates.issue_identity(certificates.authority("x", now, life), (identity(a.uid),), now, life)

@@ -40,7 +40,7 @@ async def test_every_host_has_a_name_of_its_own_by_which_its_pods_alone_are_reac
                 return await ask(a.address, local, b"who is there") == f"this is {host}".encode()
 
             await until(answers, what=f"the pod of {host or 'no host'} answers")
-        # Nobody comes in by the name that a Service with a cluster IP would have, or by another host's.
+        # No client gets in by the name that a Service with a cluster IP would have, or by another host's name.
         name = functools.partial(server_name, SPACE, DB, PORT, a.uid, b.uid)
         for refused in (name(), name(host="db-2")):
             assert await dial(b, refused, a.issue()) == b""

@@ -30,7 +30,7 @@ class Cluster:
         return self.objects.get(namespace, Contents([], []))
 
     def offer(self, namespace: str, *services: str, created: str = "2026-01-01T00:00:00Z") -> None:
-        """Have one GatewayPeer of a namespace offer Services, each with one ready pod."""
+        """Let one GatewayPeer of a namespace offer Services, each with one ready pod."""
         found = peer("eu", offered=[Shared(name, HTTP) for name in services], created=created)
         objects = [found, *(slice(name, endpoints=_ENDPOINT) for name in services)]
         for each in objects:

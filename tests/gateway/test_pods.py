@@ -1,4 +1,4 @@
-"""`GatewayPod` tells whoever fails that one of its processes has ended."""
+"""`GatewayPod` adds the end of one of its processes to the error of a failing test."""
 
 import asyncio
 import os
@@ -14,7 +14,7 @@ from tests.waiting import until
 
 
 async def failed(gateway: GatewayPod, ending: Callable[[], Awaitable[None]]) -> list[str]:
-    """What is noted of a failure after the gateway's Envoy has ended."""
+    """Return the notes of a failure after the gateway's Envoy has ended."""
 
     async def uses() -> None:
         async with gateway:

@@ -1,4 +1,4 @@
-"""What a gateway says while its Envoy refuses a part of its files, or hangs; and what others' nonsense does to it."""
+"""Status of a gateway while its Envoy rejects a part of its files, or hangs, and its resilience to invalid input."""
 
 import asyncio
 import contextlib
@@ -47,7 +47,7 @@ async def gateways() -> AsyncIterator[tuple[GatewayPod, GatewayPod, str]]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def pair(gateways: tuple[GatewayPod, GatewayPod, str]) -> tuple[GatewayPod, GatewayPod, str]:
-    """`a` calls the Service `web` of `b`."""
+    """`a`, which calls the Service `web` of `b`."""
     a, b, endpoint = gateways
     a.tell([peer(b, calls=True)])
     b.tell([peer(a, offered=True)], [web(endpoint)])
@@ -61,7 +61,7 @@ async def passes(a: GatewayPod) -> bool:
 
 @contextlib.asynccontextmanager
 async def controlled(pod: GatewayPod) -> AsyncIterator[Loop]:
-    """The process beside Envoy is this one."""
+    """Replace the process next to Envoy with this one."""
     await pod.stop("control")
     place = Place(str(pod.directory), PORT, pod.address, f"{pod.address}:19903", f"{pod.address}:8081")
     try:
@@ -90,7 +90,7 @@ async def test_what_is_no_certificate_in_the_ca_of_one_peer_reaches_envoy_never(
 
 
 def without_version(pem: str) -> str:
-    """A certificate of version 1 that has extensions all the same: OpenSSL and cryptography take it, Envoy does not."""
+    """Return a certificate of version 1 with extensions: OpenSSL and cryptography accept it, Envoy does not."""
     body, _ = _value(x509.load_pem_x509_certificate(pem.encode()).public_bytes(Encoding.DER))
     signed, signature = _value(body)
     version = bytes.fromhex("a003020102")
@@ -100,7 +100,7 @@ def without_version(pem: str) -> str:
 
 
 def _value(der: bytes) -> tuple[bytes, bytes]:
-    """What is in a sequence, and what is after it."""
+    """Return the content of a DER sequence and the bytes after it."""
     if der[1] < 0x80:
         return der[2 : 2 + der[1]], der[2 + der[1] :]
     at = 2 + (der[1] & 0x7F)
@@ -122,7 +122,7 @@ async def test_one_peer_with_a_certificate_that_envoy_alone_refuses_takes_no_oth
     key, offered = f"{SPACE}/{third.uid}", peer(a, offered=True)
     b.tell([bad if addressed else replace(bad, addresses=()), offered], [web(endpoint)])
     await until(lambda: "ca: Envoy cannot use" in b.status()["problems"].get(key, ""), what="it is told")
-    # Also one that starts with it, and one that has the right CA first.
+    # Includes one that starts with it, and one that has the right CA first.
     await b.stop("control")
     await b.stop("envoy")
     await b.start_envoy()
@@ -140,7 +140,7 @@ async def test_a_first_peer_with_a_certificate_that_envoy_alone_refuses_is_left_
     third, own = GatewayPod("uid-c", address()), address()
     bad = peer(third, ca=without_version(third.ca))
     async with GatewayPod("uid-b", own) as b:
-        # Envoy has not loaded the gateway's own certificate before, and takes the peer's cluster at first.
+        # Envoy has not loaded the gateway's own certificate before, and accepts the peer's cluster at first.
         b.tell([bad])
         key = f"{SPACE}/{third.uid}"
         await until(lambda: "ca: Envoy cannot use" in b.status()["problems"].get(key, ""), what="it is told")
@@ -177,7 +177,7 @@ async def test_a_port_that_is_taken_is_not_told_as_listened_at_until_it_is_free(
             assert list(a.status()["envoyRefuses"]) == [f"{key}/more/80/{UNUSED}"]
             assert loop.listens(key) == [LOCAL]
             assert loop.problem() is None
-            # Beside it all goes on, and what else changes is done.
+            # Everything else continues, and other changes are applied.
             a.tell([peer(b)])
             await until(lambda: not loop.listens(key) and not loop.trouble(key), what="nothing is called")
             a.tell([both])
@@ -223,7 +223,7 @@ async def test_an_envoy_that_hangs_is_not_called_although_its_files_wait_for_it(
 
 
 async def live(pod: GatewayPod, path: str = LIVE_PATH) -> int:
-    """What whoever asks whether an Envoy is alive hears, as the kubelet does: 0 for nothing."""
+    """Return the HTTP status of Envoy's liveness probe, as the kubelet receives it; 0 without an answer."""
     try:
         async with (
             aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=5)) as http,
@@ -252,7 +252,7 @@ async def test_strangers_take_only_so_many_connections_and_none_from_pods_of_the
     pair: tuple[GatewayPod, GatewayPod, str],
 ) -> None:
     a, b, endpoint = pair
-    # The other way round, too: `b` calls `a`.
+    # In the reverse direction, too: `b` calls `a`.
     a.tell([peer(b, calls=True, offered=True)], [web(endpoint)])
     b.tell([peer(a, calls=True, offered=True)], [web(endpoint)])
     await until(lambda: passes(b), what="what is said comes back")
@@ -270,7 +270,7 @@ async def test_strangers_take_only_so_many_connections_and_none_from_pods_of_the
         await until(lambda: _at_least(closed, CONNECTIONS * 2 - of_peers(CONNECTIONS)), what="the others are closed")
         assert await live(b) == 200
         assert await passes(b)
-        # Those who say nothing are closed after a while, and others get through.
+        # Silent connections are closed after a while, and other clients get through.
         await until(lambda: passes(a), what="peers get through again")
 
 

@@ -1,6 +1,7 @@
-"""Two clusters on real nodes whose pods have the same addresses: Services lead through gateways, and to no stranger.
+"""Two clusters on real nodes with overlapping pod addresses: Services route through gateways, never to a wrong
+pod.
 
-The chart is installed with `gateway.enabled` by Helm. Pods here that have the address of a pod there say `stranger`.
+Helm installs the chart with `gateway.enabled`. A pod in cd with the address of a pod in us answers `stranger`.
 """
 
 import asyncio
@@ -43,9 +44,9 @@ BACKENDS = 2
 STREAM_GIB, BACK_GIB = 10, 2
 REQUESTS = 1000
 GATEWAYS = "flotilla-gateway"
-"""The Service by which peers call a cluster's gateways."""
+"""Service at which peers call a cluster's gateways."""
 FORGET_SECONDS = 5.0
-"""Until kube-proxy has made the kernel forget where datagrams of a client went, after it has written its rules."""
+"""Seconds until kube-proxy has cleared the kernel's UDP entries of a client, after it has written its rules."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -59,7 +60,7 @@ async def fleet(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Fleet
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def place(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace with the Service `web`, whose pods are in us, `home`, whose pods are here, and `both`."""
+    """Namespace with the Services `web` (pods in us), `home` (pods in cd) and `both`."""
     async with realnodes.allowed(fleet) as namespace:
         marks = {SHORT_PREFIX + "global": "true"}
         for name, annotations in {"web": {}, "home": marks, "both": marks}.items():
@@ -77,7 +78,7 @@ async def place(fleet: Fleet) -> AsyncIterator[str]:
 
 
 async def backends(fleet: Fleet, namespace: str) -> dict[str, str]:
-    """Addresses in us of the pods of `web` by their host names, which are those of proxy pods, once all are ready."""
+    """Return the addresses in us of the pods of `web` by host name (the proxy pod's name), once all are ready."""
 
     async def probe() -> dict[str, str]:
         found = {pod["metadata"]["uid"]: pod["metadata"]["name"] for pod in await fleet.pods(namespace, "web")}
@@ -90,7 +91,7 @@ async def backends(fleet: Fleet, namespace: str) -> dict[str, str]:
 
 
 async def passed(seconds: float) -> None:
-    """Let clients ask."""
+    """Let clients ask for a while."""
     await asyncio.sleep(seconds)
 
 
@@ -100,7 +101,7 @@ def number(address: str) -> tuple[int, ...]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def doubled(fleet: Fleet, place: str) -> str:
-    """The address of a backend in us that a pod in cd has, too: both hand out theirs one after the other."""
+    """Return the address of a backend in us that a pod in cd has, too. Both clusters assign addresses in order."""
     strangers: dict[str, str] = {}
     for turn in range(40):
         there = await backends(fleet, place)
@@ -125,7 +126,7 @@ async def test_a_frontend_calls_backends_in_the_other_cluster_by_the_services_ow
         await passed(10)
     asked.none_failed(10)
     assert realnodes.answers(asked) == wanted
-    # As a container finds it: by what the kubelet tells of the Service.
+    # Address as a container reads it, from the Service variables that the kubelet sets.
     await fleet.source.create(PODS, realnodes.pod("later", realnodes.SLEEP), place)
     await realnodes.running(fleet, place, "cd", "later")
     assert await realnodes.ask(fleet, place, "cd", "$WEB_SERVICE_HOST:$WEB_SERVICE_PORT", "later") in wanted
@@ -139,7 +140,7 @@ async def test_a_frontend_calls_backends_in_the_other_cluster_by_the_services_ow
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def dns(fleet: Fleet, place: str) -> AsyncIterator[str]:
-    """A Service with a UDP port, whose pod in us answers."""
+    """Service with a UDP port, whose pod in us answers."""
     ports = [{"name": "dns", "port": 53, "targetPort": 5353, "protocol": "UDP"}]
     await fleet.source.create(SERVICES, shared.service("dns", ports=ports), place)
     await fleet.source.create(DEPLOYMENTS, realnodes.serving("dns", 1, elect=True), place)
@@ -182,7 +183,7 @@ async def test_a_client_that_keeps_its_port_is_answered_after_both_gateways_have
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def tcp(fleet: Fleet, place: str) -> AsyncIterator[str]:
-    """A Service whose pod in us answers over connections that are kept, and takes long streams."""
+    """Service whose pod in us answers over kept connections, and accepts long streams."""
     async with realnodes.keeper_and_streamer(fleet, place) as name:
         await led(fleet, "cd", place, name, 2)
         await settled(fleet, "cd", place, name)
@@ -198,7 +199,7 @@ async def test_long_streams_pass_without_a_wrong_byte_both_ways(fleet: Fleet, pl
 
 
 async def addresses(fleet: Fleet, namespace: str) -> dict[str, str]:
-    """What DNS of cd would answer for host names of the Service `db`: there is none, so the EndpointSlices are read."""
+    """Return the addresses of the host names of the Service `db`, from EndpointSlices, since cd has no DNS."""
     labels = f"{LABEL_SERVICE_NAME}=db,{LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
     found = await fleet.source.list(ENDPOINT_SLICES, namespace, labels=labels)
     every = [each for slice in found for each in slice.get("endpoints") or ()]
@@ -218,7 +219,7 @@ async def test_pods_of_a_statefulset_in_the_other_cluster_are_called_by_their_ho
         return found if found.keys() == {"db-0", "db-1"} else {}
 
     async def answers(told: dict[str, str]) -> bool:
-        # At the port of the pods, for a headless Service has none of its own; kube-proxy learns of it a moment late.
+        # The port is that of the pods, since a headless Service has none; kube-proxy observes it a moment later.
         with contextlib.suppress(SandboxError):
             said = {name: await realnodes.ask(fleet, place, "cd", f"{at}:8080") for name, at in told.items()}
             return said == {name: name for name in told}
@@ -227,7 +228,7 @@ async def test_pods_of_a_statefulset_in_the_other_cluster_are_called_by_their_ho
     told = await fleet.until("hosts have addresses", known, about=place, seconds=realnodes.PATIENCE_SECONDS)
     await fleet.until("each host answers at its own", functools.partial(answers, told), about=place)
 
-    # One that is made anew may have another address, the other one keeps its own.
+    # A recreated pod may have another address, the other pod keeps its own.
     before = (await fleet.source.get(PODS, "db-0", place))["metadata"]["uid"]
     await fleet.source.delete(PODS, "db-0", place)
 
@@ -292,7 +293,7 @@ async def test_callers_stay_in_a_cluster_that_has_pods_of_its_own_where_affinity
 
 
 async def refused(fleet: Fleet) -> Counter[str]:
-    """How many connections the gateways of us have refused, by reason."""
+    """Return the number of connections that the gateways of us have refused, by reason."""
     found = Counter[str]()
     for pod in await gateway_pods(fleet, "us"):
         path = PODS.path(NAMESPACE, f"{pod['metadata']['name']}:8080", "proxy")
@@ -358,13 +359,13 @@ async def test_requests_go_on_once_a_gateway_that_was_killed_is_back(
     over = [round(each - killed, 1) for each in (back, *well_again)]
     print(f"a gateway of {cluster} killed, back and found well again after {over} s: {len(failed)} of", end=" ")
     print(f"{asked.results['frontend']['asked']} failed: {failed}; {realnodes.longest(asked)}")
-    # A caller that has met it twice when it asked leaves the peer out for a second.
+    # A caller that meets it twice excludes the peer for a second.
     assert max(failed, default=0) <= max(over), "requests fail after it is back"
     assert realnodes.answers(asked) == wanted
 
 
 async def envoys_started_anew(fleet: Fleet, cluster: str) -> dict[str, int]:
-    """How often, by pod, once all are ready."""
+    """Return the number of Envoy restarts by pod, once all are ready."""
     return {
         pod["metadata"]["name"]: each["restartCount"]
         for pod in await gateway_pods(fleet, cluster)
@@ -399,7 +400,7 @@ async def called_through_gateways(fleet: Fleet, namespace: str) -> None:
 
 
 async def kill_one(fleet: Fleet, namespace: str, cluster: str) -> tuple[float, float]:
-    """Kill an Envoy of a cluster: when that was, and when its pod was ready again."""
+    """Kill an Envoy of a cluster. Return the time of that, and the time when its pod was ready again."""
     victim, killed = (await gateway_pods(fleet, cluster))[0], time.time()
     realnodes.signal_all(pids(fleet, cluster, "envoy", victim["metadata"]["uid"]), signal.SIGKILL)
     await realnodes.restarted(fleet, cluster, victim)
@@ -418,7 +419,7 @@ async def test_a_thousand_requests_while_a_gateway_is_killed_and_then_all_of_a_t
         for each in (both, web):
             await each.asked(who, REQUESTS // 2)
         cut = time.time()
-        # What they are sent is taken, and never answered.
+        # Their input is accepted, and never answered.
         async with frozen(*pids(fleet, "us", "envoy")):
             noticed = await failing.noticed(fleet, "cd", place, "both", cut)
             print(f"noticed {time.time() - cut:.1f} s after the cut: {noticed}")
@@ -443,10 +444,10 @@ async def test_a_thousand_requests_while_a_gateway_is_killed_and_then_all_of_a_t
         print(realnodes.longest(asked))
     print(f"killed {killed - cut:.1f} s, back {back - cut:.1f} s, mended {mended - cut:.1f} s after the cut")
     assert min(each.results[who]["asked"] for each in (both, web)) >= REQUESTS
-    # Nothing has gone to pods here that have the addresses of pods there.
+    # No request has reached a pod in cd with the address of a pod in us.
     assert realnodes.answers(both) == set(CLUSTERS)
     assert realnodes.answers(web) == wanted
-    # In Envoy's own time: not one check more than it takes, and agents are done before the one after the next.
+    # Measured in Envoy's time: no additional check is made, and agents finish before the second next one.
     for gateway in noticed:
         assert gateway.checks <= failing.threshold()
         assert gateway.checks_then <= failing.threshold() + 1

@@ -1,4 +1,4 @@
-"""Two clusters on real nodes whose pods reach each other: from their addresses to gateways and back, under load."""
+"""Two clusters on real nodes with connected pod networks: from pod addresses to gateways and back, under load."""
 
 import asyncio
 import contextlib
@@ -23,11 +23,12 @@ from tests.sandbox.realnode.conftest import why_not
 pytestmark = realnodes.MARKS
 
 ENDED_SECONDS = 12.0
-"""Connections through a port that is gone have ended by then."""
+"""Seconds within which connections through a removed port have ended."""
 HANGS_SECONDS = 20.0
-"""No answer takes as long: what was sent to nobody, and to somebody else only later, would not be lost either."""
+"""Upper bound in seconds for every answer; otherwise a packet retransmitted to another pod would not count as
+lost."""
 SERVICES_OF = {"cd": "web", "us": "home"}
-"""What the frontend of each cluster asks; its pods are all in the other one."""
+"""Service that the frontend of each cluster asks; its pods are all in the other cluster."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -44,7 +45,7 @@ async def choose(fleet: Fleet, namespace: str, driver: str | None) -> None:
 
 
 async def by_addresses(fleet: Fleet, namespace: str, *, yes: bool) -> None:
-    """Wait until both clusters have endpoints of the other one's pods at their own addresses, or none."""
+    """Wait until both clusters have endpoints with the other cluster's pod addresses, or none."""
 
     async def probe() -> bool:
         found = []

@@ -1,4 +1,4 @@
-"""Two clusters' gateways with the real Envoy, on loopback: what passes, what is refused, what ends."""
+"""Two clusters' gateways with the real Envoy, on loopback: passed, refused and ended connections."""
 
 import asyncio
 import hashlib
@@ -32,7 +32,7 @@ pytestmark = [
 
 MIB = 1 << 20
 DRAIN = 2
-"""A quarter of what gateways take in clusters: tests wait for it."""
+"""Drain time in seconds, a quarter of that in clusters, since tests wait for it."""
 
 
 @dataclass
@@ -42,12 +42,12 @@ class Pairs:
     endpoint: str
 
     def link(self) -> None:
-        """`a` calls the Service `web` of `b`."""
+        """Link in which `a` calls the Service `web` of `b`."""
         self.a.tell([peer(self.b, calls=True)])
         self.b.tell([peer(self.a, offered=True)], [web(self.endpoint)])
 
     async def linked(self) -> None:
-        """As it is at the beginning of each test."""
+        """Restore the state at the beginning of each test."""
         self.link()
         await until(lambda: self.a.is_ready(f"{SPACE}/{self.b.uid}"), what="a's gateway reaches b's")
         await until(self.passes, what="what is said comes back")
@@ -95,7 +95,7 @@ async def counted(pair: Pairs, reason: str, before: int) -> None:
 
 
 async def send(host: str, port: int, mib: int) -> tuple[str, str]:
-    """Digests of what was said and of what came back."""
+    """Send a stream. Return the digests of the sent and the received bytes."""
     reader, writer = await asyncio.open_connection(host, port)
     said, heard = hashlib.sha256(), hashlib.sha256()
 
@@ -117,13 +117,13 @@ async def send(host: str, port: int, mib: int) -> tuple[str, str]:
 
 
 async def test_every_byte_passes_both_ways_until_both_ends_have_said_all(pair: Pairs) -> None:
-    # The echo ends only once it has heard the end: half-closed connections pass.
+    # The echo ends only once it has received the end: half-closed connections pass.
     said, heard = await send(pair.a.address, LOCAL, 48)
     assert said == heard
 
 
 async def measured(gateway: GatewayPod, peer: str) -> Counter[tuple[str, str]]:
-    """What its metrics tell of what has passed, by what is counted and direction."""
+    """Return the gateway's traffic metrics by name and direction."""
     async with aiohttp.ClientSession() as http, http.get(f"http://{gateway.address}:8080/metrics") as answer:
         text = await answer.text()
     found = re.findall(r'^flotilla_gateway_(\w+)_total{direction="(\w+)",peer="(\S+)"} (\S+)$', text, re.M)
@@ -141,7 +141,7 @@ async def test_what_passes_is_measured_by_peer_and_direction_on_both_sides(pair:
             min(each) >= MIB and max(each) - min(each) < 1000
             for each in ((a["bytes", "out"], b["bytes", "in"]), (a["bytes", "in"], b["bytes", "out"]))
         )
-        # Checks of health are connections, too.
+        # Health checks are connections, too.
         return passed and 1 <= a["connections", "out"] <= b["connections", "in"] and not b["connections", "out"]
 
     last: list[object] = []
@@ -188,13 +188,13 @@ async def test_a_server_that_has_said_all_may_still_be_spoken_to(pair: Pairs) ->
     async with serving(ends_first, pair.b.address) as endpoint:
         pair.b.tell([peer(pair.a, offered=True)], [web(endpoint)])
 
-        # Until b's Envoy has the new endpoint, the old one waits for us to speak.
+        # Until b's Envoy has the new endpoint, the old one waits for the client to send.
         await until(lambda: talked(pair.a.address), what="the client speaks after the server's end")
         assert await heard == b"and now me"
 
 
 async def talked(host: str) -> bool:
-    """Whether the server ends first; then the client speaks."""
+    """Return whether the server finishes first; if so, send data afterwards."""
     reader, writer = await asyncio.open_connection(host, LOCAL)
     try:
         async with asyncio.timeout(1):

@@ -1,4 +1,4 @@
-"""UDP through two clusters' gateways with the real Envoy, on loopback: what passes, what is refused, what ends."""
+"""UDP through two clusters' gateways with the real Envoy, on loopback: passed, refused and ended sessions."""
 
 import asyncio
 import os
@@ -52,7 +52,7 @@ class Pairs:
     pod: Pod
 
     def link(self, *pods: Pod) -> None:
-        """`a` calls the UDP port of the Service `dns` of `b`."""
+        """Link in which `a` calls the UDP port of the Service `dns` of `b`."""
         self.a.tell([peer(self.b, calls=True)])
         self.b.tell([peer(self.a, offered=True)], [dns(*(each.at for each in pods or (self.pod,)))])
 
@@ -60,7 +60,7 @@ class Pairs:
         return server_name(SPACE, service, NUMBER, self.a.uid, self.b.uid, protocol=UDP)
 
     async def answers(self, wanted: bytes = b"", seconds: float = QUICK_SECONDS) -> bool:
-        """Whether a new client is answered, by a pod of this name."""
+        """Return whether a pod of this name answers a new client."""
         async with caller(self.a.address) as client:
             return await client.ask(b"hello", seconds) == wanted + b"hello"
 
@@ -71,7 +71,7 @@ class Pairs:
         await until(more, what=f"the refusal is counted: {reason}")
 
     def by_hand(self) -> int:
-        """How many datagrams have arrived that no gateway has sent."""
+        """Return the number of received datagrams that no gateway has sent."""
         return [data for data, _ in self.pod.heard].count(BY_HAND)
 
     def counted(self, reason: str) -> int:
@@ -98,10 +98,10 @@ async def pair(gateways: tuple[GatewayPod, GatewayPod, Pod]) -> Pairs:
 
 
 async def silent(client: Caller) -> None:
-    """Wait until a client that goes on asking is answered no more."""
+    """Wait until a persistent client no longer receives an answer."""
     began = time.monotonic()
     await until(lambda: _is(client.ask(b"still there?"), b""), what="nobody answers any more")
-    # A session that nobody ends stays for a minute after its last datagram.
+    # An idle session stays for a minute after its last datagram.
     assert time.monotonic() - began < DRAIN + 10
 
 
@@ -191,7 +191,7 @@ async def test_where_udp_is_linked_the_same_port_of_its_pods_is_not_reached_by_t
     server = await asyncio.start_server(listens, host, int(port))
     async with server:
         plain = server_name(SPACE, DNS, NUMBER, pair.a.uid, pair.b.uid)
-        # The last one is what Envoy calls the endpoints.
+        # The last one is Envoy's name for the endpoints.
         for name in (plain, pair.name(), f"x.{pair.name()}", f"{pair.name()}/udp"):
             await dial(pair.b, name, pair.a.issue())
         assert await pair.answers(seconds=5)
@@ -299,7 +299,7 @@ async def test_sessions_with_a_pod_that_has_gone_are_led_to_another_and_those_wi
             return [(await each.ask(b"?"))[:1] for each in clients]
 
         await until(lambda: _are(by_whom(), {b"1", b"2", b"3"}), what="all pods answer")
-        # Sessions of before all pods were known have ended.
+        # Sessions from before all pods were ready have ended.
         before = await by_whom()
         pair.link(*pods[:2])
         await until(lambda: _are(by_whom(), {b"1", b"2"}), what="those that are left answer all")
