@@ -1,4 +1,4 @@
-"""Which network driver a pair of clusters has."""
+"""Choice of the network driver for a pair of clusters."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -63,7 +63,7 @@ def test_who_implements_the_api_itself_takes_another_driver() -> None:
         (None, "EndpointSlices", PLAIN, None),
         (None, "", MCS, McsExports),
         (None, "EndpointSlices", MCS, McsExports),
-        # A person's word that pods are reached all the same.
+        # The administrator states that pods are reached all the same.
         ("endpointslices", "", PLAIN, EndpointSlices),
         ("none", "EndpointSlices", PLAIN, Nothing),
     ],
@@ -82,7 +82,7 @@ def test_where_pods_are_not_reached_their_addresses_are_not_told(
         (None, "EndpointSlices", PLAIN, False, Gateway),
         (None, "", MCS, False, McsExports),
         (None, "Gateway", MCS, False, Gateway),
-        # Not where pods are reached as they are, unless it is there already.
+        # Not for pods that are reached at their own addresses, unless the driver is already in use.
         (None, "", PLAIN, True, EndpointSlices),
         (None, "EndpointSlices", PLAIN, True, EndpointSlices),
         (None, "Gateway", PLAIN, True, Gateway),
@@ -104,7 +104,7 @@ def test_gateways_are_for_where_pods_are_not_reached(
         ("MCS", MCS | CILIUM, McsExports),
         ("MCS", CILIUM, Cilium),
         ("MCS", PLAIN, EndpointSlices),
-        # Was a person's choice, and nobody's now.
+        # An administrator chose the driver earlier, and has removed the choice.
         ("Off", PLAIN, EndpointSlices),
         ("Forbidden", MCS, McsExports),
     ],

@@ -1,4 +1,4 @@
-"""Of which clusters the endpoints of a Service are believed."""
+"""Clusters whose endpoints of a Service are trusted."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +23,7 @@ BY_USER = {**PLAIN, "metadata": {**PLAIN["metadata"], "annotations": {"multiclus
 
 
 class Everywhere(Sharing):
-    """Two targets have a copy of the Service."""
+    """Service with a copy in two targets."""
 
     def __init__(self, service: dict[str, Any]) -> None:
         store = Store()
@@ -80,7 +80,7 @@ def test_clusters_that_are_known_to_have_no_endpoints_are_passed_over() -> None:
     sharing.may_offer = lambda node, service: node != "eu"  # type: ignore[method-assign]
     driver, place = EndpointSlices(sharing), Place(LOCAL, cluster, KEY, "u")  # type: ignore[arg-type]
     assert driver._linked(place, offering=True) == ["us"]
-    # Whether they are reached is asked all the same.
+    # The agent checks their reachability all the same.
     assert driver._linked(place) == ["us", "eu"]
 
 

@@ -1,4 +1,4 @@
-"""Ports of a Service that gateways do not take."""
+"""Ports of a Service that gateways do not accept."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""How long what an old driver has made stays, by the clock alone."""
+"""Time until a replaced driver's objects are removed, with a simulated clock."""
 
 import pytest
 
@@ -8,7 +8,7 @@ ROUTE = Route("", "admiralty-shop-eu", ("shop", "web"))
 
 
 def stages(*looks: tuple[float, bool]) -> list[HandoverStage]:
-    """The stages at these times, where the new driver leads there or not."""
+    """Return the stage at each time, given whether the new driver routes traffic then."""
     handover = Handover()
     return [handover.stage(ROUTE, now, new_leads=leads) for now, leads in looks]
 

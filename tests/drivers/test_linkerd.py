@@ -1,4 +1,4 @@
-"""What driver `linkerd` remembers of clusters."""
+"""Clusters that the driver `linkerd` has cached."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -20,7 +20,7 @@ def test_links_of_a_cluster_that_may_be_another_one_are_read_anew() -> None:
 
 
 class Refusing:
-    """Stands for the port to a cluster whose Links cannot be read."""
+    """Stub of a cluster's API whose Links cannot be read."""
 
     def __init__(self, error: KubeError) -> None:
         self.asked = 0

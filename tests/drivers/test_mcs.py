@@ -1,4 +1,4 @@
-"""What the Multi-Cluster Services API tells of exports, as a ServiceLink has it."""
+"""Status of exports from the Multi-Cluster Services API, translated to a ServiceLink."""
 
 from typing import Any
 
@@ -57,9 +57,9 @@ def test_exports_that_differ_are_in_conflict(export: Any, reason: str | None) ->
         ({}, "False", "Pending", "names no cluster"),
         (said(clusters=[{"cluster": "us"}, {"cluster": "eu"}]), "True", "Connected", "from eu, us"),
         (said(("Ready", "True", "Ready"), clusters=[{"cluster": "eu"}]), "True", "Connected", ""),
-        # It calls clusters as their Targets are called, and has not imported this one.
+        # The implementation names clusters like their Targets, and has not imported this one.
         (said(clusters=[{"cluster": "us"}, {"cluster": "here"}]), "False", "Pending", "names here, us alone"),
-        # One of these may be it.
+        # One of these may be the cluster.
         (said(clusters=[{"cluster": "b"}, {"cluster": "us"}]), "Unknown", "Unverified", "from b, us, as its"),
         (
             said(("Ready", "False", "IPFamilyNotSupported"), clusters=[{"cluster": "eu"}]),

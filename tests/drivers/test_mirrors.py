@@ -31,7 +31,7 @@ def run(
 
 
 def applied(actions: list[Action], version: str = "1") -> dict[str, Raw]:
-    """What an API server has of mirrors that were created."""
+    """Return mirrors as an API server stores them after creation."""
     found = {}
     for action in actions:
         assert isinstance(action, Create)

@@ -1,4 +1,4 @@
-"""Where the endpoint of a pod is known."""
+"""Clusters in which the endpoint of a pod is published."""
 
 from dataclasses import replace
 from itertools import count
@@ -41,7 +41,7 @@ def slice_of(*addresses: str, ready: bool = True, terminating: bool = False) -> 
 
 
 class Clusters:
-    """Stands for what is read of this cluster and its targets."""
+    """Stub of the cached objects of this cluster and its targets."""
 
     def __init__(
         self, slices: dict[str, Object], away: tuple[str, ...], unread: tuple[str, ...], unconnected: tuple[str, ...]
@@ -188,7 +188,7 @@ def test_a_terminating_endpoint_is_known_nowhere_though_its_service_publishes_it
     ("rule", "want"),
     [
         (ANYTHING, Reach(known=frozenset(("us",)), missing=frozenset((LOCAL, "eu")))),
-        # Where callers prefer their own, endpoints of others wait: they are known, and not ready.
+        # If callers prefer their own cluster, endpoints in other clusters are published as not ready.
         (Rule(affinity="local"), Reach(known=frozenset(("us",)), unseen=True)),
         (Rule((Wish(consumers=frozenset(("eu",))),)), Reach(known=frozenset(("us",)), missing=frozenset(("eu",)))),
         (Rule((Wish(sources=frozenset(("eu",))),)), Reach(known=frozenset(("us",)))),

@@ -1,4 +1,4 @@
-"""Which driver two clusters have for each other."""
+"""Shared network driver of two clusters."""
 
 import json
 import time
@@ -27,7 +27,7 @@ COUNT = count()
 
 
 class Fleet:
-    """Stands for the stores of this cluster: Targets and the virtual nodes that stand for them."""
+    """Stub of the cluster's caches: Targets and their virtual nodes."""
 
     def __init__(self) -> None:
         self._nodes, self._targets, cluster_targets = Store(), Store(), Store()
@@ -68,12 +68,12 @@ class Fleet:
         self._nodes.put(Object(NODES, encode({"metadata": {**version, "name": node(name), "annotations": told}})))
 
     def unsay(self, name: str) -> None:
-        """Take the conditions of a Target away."""
+        """Remove the conditions of a Target."""
         metadata = {"resourceVersion": f"{next(COUNT)}", "name": name, "namespace": "shop"}
         self._targets.put(Object(TARGETS, encode({"metadata": metadata, "spec": {}})))
 
     def between(self, one: str, other: str) -> str:
-        """The same whichever way it is asked, and asked again."""
+        """Return the driver between two clusters. Check that order and repetition do not matter."""
         nodes = node(one), node(other)
         found = {self.sharing.driver(*pair) for pair in (nodes, nodes[::-1], nodes)}
         (driver,) = found
@@ -81,7 +81,7 @@ class Fleet:
 
 
 def node(name: str) -> str:
-    """The virtual node of a Target, or this cluster."""
+    """Return the virtual node of a Target, or the local cluster."""
     return names.virtual_node("shop", name) if name else LOCAL
 
 
@@ -151,7 +151,7 @@ PODS = {"us": "10.1.0.0/16", "eu": "10.2.0.0/16"}
         ({"reason": "MCS"}, {}, "Gateway"),
         ({"reason": "External", "by_hand": "external/sdwan"}, {}, "Gateway"),
         ({}, {"pods": "10.1.7.0/24"}, "Gateway"),
-        # What leads there stays.
+        # A driver that is already in use stays.
         ({}, {}, "EndpointSlices"),
         ({"reason": "Cilium"}, {"reason": "Cilium"}, "Cilium"),
         ({}, {"pods": "10.1.7.0/24", "by_hand": "endpointslices"}, "EndpointSlices"),
@@ -159,7 +159,7 @@ PODS = {"us": "10.1.0.0/16", "eu": "10.2.0.0/16"}
         ({"usable": ""}, {"reason": "Gateway"}, ""),
         ({}, {"reason": "Gateway", "usable": "False"}, ""),
         ({"usable": "False"}, {"pods": "10.1.7.0/24"}, ""),
-        # One has no driver with this cluster, or is to have none.
+        # One has no driver for this cluster, or must not have one.
         ({}, {"status": "False", "reason": OVERLAP}, ""),
         ({}, {"reason": "Off", "by_hand": "none"}, ""),
     ],
@@ -211,7 +211,7 @@ def test_a_summary_counts_before_its_virtual_node_does(fleet: Fleet) -> None:
     assert fleet.between("us", "eu") == "EndpointSlices"
     tell('{"pods":["10.1.7.0/24"]}')
     assert fleet.between("us", "eu") == ""
-    # While it cannot be read, what it named last counts.
+    # While the object cannot be read, its last content counts.
     tell('{"pods":5}')
     assert fleet.between("us", "eu") == "EndpointSlices"
     fleet.set("eu", "10.1.7.0/24")

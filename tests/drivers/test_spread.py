@@ -1,4 +1,4 @@
-"""Which targets have a copy of which Service."""
+"""Targets that have a copy of a Service."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +16,7 @@ WEB = ("team", "web")
 
 
 class Copies:
-    """What a target tells of its copies."""
+    """Stub of a target that reports its copies."""
 
     def __init__(self) -> None:
         self.tell: Changed | None = None

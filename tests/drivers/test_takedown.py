@@ -1,4 +1,4 @@
-"""How long what a driver has made of a Service stays once another one has taken over, by the clock alone."""
+"""Time until a driver's objects of a Service are removed after another one took over, with a simulated clock."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def test_what_is_wanted_again_begins_anew() -> None:
 def test_where_nobody_takes_over_it_goes_at_once(wanted: set[str]) -> None:
     takedown = had(SKUPPER)
     assert takedown.left(PLACE, SKUPPER, wanted, 0.0) == 0.0
-    # Who comes later does not bring it back.
+    # A later driver does not bring it back.
     assert takedown.left(PLACE, SKUPPER, NEW, 1.0) == 0.0
 
 

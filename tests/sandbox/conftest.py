@@ -1,4 +1,4 @@
-"""Where a test of this folder has a sandbox of its own."""
+"""Directory for a sandbox of a single test."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -10,7 +10,7 @@ from hack.lab.sandbox import Sandbox
 
 @pytest_asyncio.fixture
 async def directory(tmp_path: Path) -> AsyncIterator[Path]:
-    """For one sandbox; what a test leaves in it is taken down."""
+    """Directory of one sandbox. Takes down a sandbox that a test leaves in it."""
     directory = tmp_path / "sandbox"
     yield directory
     await Sandbox(directory).down()

@@ -1,4 +1,4 @@
-"""What a sandbox has on the machine, looked for by name: nothing, after `down`."""
+"""Objects of a sandbox on the machine, found by name: none remain after `down`."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ from hack.lab.sandbox.realnode import cgroups
 
 
 def leftovers(directory: Path) -> list[str]:
-    """Whatever a sandbox in this directory has on the machine."""
+    """Return everything that a sandbox in this directory has on the machine."""
     name = identity(directory.resolve())
     nodes = network.namespace_name(name, "*")
     found = [f"process {pid}" for pid in process.find_all(name)]
@@ -27,7 +27,7 @@ def _hierarchies() -> list[Path]:
 
 
 def _mounts() -> list[tuple[str, str]]:
-    """Every mount that any process sees."""
+    """Return every mount of any process."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:

@@ -1,4 +1,4 @@
-"""What of our own image is the same for all checkouts: made once in a run of tests, by whichever worker needs it."""
+"""Common part of the Flotilla image for all checkouts, built once per test run by the first worker that needs it."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ from hack.lab.sandbox import ownimage
 
 
 def shared(factory: pytest.TempPathFactory) -> Path:
-    """The folder that `write_base` has made; nobody may change what is in it."""
+    """Return the folder that `write_base` has built; read-only for tests."""
     root = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         root = root.parent

@@ -28,7 +28,7 @@ async def test_a_restored_cluster_has_what_it_had_and_nothing_else(
     assert found["data"] == {"a": "1"}
     with pytest.raises(NotFound):
         await client.get(CONFIGMAPS, "later", namespace)
-    # It goes on from the versions that it had.
+    # The restored cluster continues from its resource versions.
     assert int(await client.version(CONFIGMAPS)) >= int(kept["metadata"]["resourceVersion"])
     assert int(changed["metadata"]["resourceVersion"]) > int(kept["metadata"]["resourceVersion"])
     assert {line.process for line in sandbox.status() if line.state == "dead"} == set()

@@ -1,4 +1,4 @@
-"""Where programs come from, and in which order."""
+"""Sources of programs, and their order."""
 
 import asyncio
 import dataclasses
@@ -26,7 +26,7 @@ def install(folder: Path, version: str, names: tuple[str, ...] = PROGRAMS) -> Pa
 
 @pytest.fixture(autouse=True)
 def nowhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A machine with an empty PATH, an empty cache, no network and no Go."""
+    """Machine with an empty PATH, an empty cache, no network and no Go."""
     monkeypatch.setenv("PATH", str(tmp_path / "path"))
     monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
     monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path / "cache"))
@@ -93,7 +93,7 @@ async def test_what_an_interrupted_attempt_left_is_cleared_away(nowhere: Path) -
 
 @pytest.fixture
 def built(monkeypatch: pytest.MonkeyPatch, nowhere: Path) -> Callable[[], list[str]]:
-    """A machine with Go, and what it has built so far."""
+    """Machine with Go, and the list of programs built so far."""
     tools = nowhere / "path"
     tools.mkdir()
     body = 'while [ "$1" != -o ]; do shift; done; /bin/echo $3 >> $LOG; /bin/sleep 0.3; /bin/cp /bin/true "$2"'

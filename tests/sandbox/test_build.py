@@ -1,4 +1,4 @@
-"""Builds, with a stand-in for the compiler: the real one takes minutes and is the real sandbox's own proof."""
+"""Builds, with a fake compiler: the real one takes minutes, and the real sandbox covers it."""
 
 import asyncio
 import io
@@ -19,7 +19,7 @@ COMPONENTS = {"etcd", "kube-apiserver", "kube-controller-manager", "kube-schedul
 
 
 def fake_go(folder: Path, body: str) -> None:
-    """A `go` whose `list` answers at once and whose `build -o FILE` runs `body` with $out set."""
+    """Write a `go` whose `list` answers at once and whose `build -o FILE` runs `body` with $out set."""
     folder.mkdir()
     go = folder / "go"
     go.write_text(
@@ -92,7 +92,7 @@ async def test_a_part_is_made_of_its_own_programs(path: Path, tmp_path: Path, pa
 async def test_both_parts_are_compiled_alike_so_that_nothing_is_twice(path: Path, tmp_path: Path) -> None:
     fake_go(path, "")
     log = tmp_path / "log"
-    # The last words are where the program goes and of which package it is.
+    # The last words are the output path and the package.
     (path / "go").write_text(
         '#!/bin/bash\n[ "$1" != env ] || echo go1.99\n'
         f'if [ "$1" = build ]; then echo $CGO_ENABLED "${{@:1:$#-2}}" >>{log}; fi\n'

@@ -1,4 +1,4 @@
-"""Certificates, as OpenSSL and the API server will read them."""
+"""Certificates, as OpenSSL and the API server read them."""
 
 import datetime
 import ssl

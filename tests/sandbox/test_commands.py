@@ -1,4 +1,4 @@
-"""Commands that run for minutes: how they fail, and that they end with the process that started them."""
+"""Commands that run for minutes: their failures, and their end together with the process that started them."""
 
 import asyncio
 import signal

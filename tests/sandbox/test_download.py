@@ -1,4 +1,4 @@
-"""Downloads from a local server that is laid out like the real ones."""
+"""Downloads from a local server with the layout of the real ones."""
 
 import hashlib
 import io
@@ -35,7 +35,7 @@ def etcd_archive() -> bytes:
 
 
 class Mirror:
-    """Files by path; a path in `cut` breaks off in the middle."""
+    """Server of files by path; a path in `cut` breaks off in the middle."""
 
     def __init__(self) -> None:
         kubectl = "/k8s/v1.36.3/bin/linux/amd64/kubectl"

@@ -1,4 +1,4 @@
-"""Sandboxes that do not come up: it is said why, and nothing of them is left."""
+"""Sandboxes that fail to start: the reason is reported, and nothing remains of them."""
 
 import asyncio
 import os
@@ -22,13 +22,13 @@ root = pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("ip"), reason="m
 
 @pytest_asyncio.fixture
 async def real() -> Mapping[str, str]:
-    """Paths of the programs that sandboxes have."""
+    """Paths of the programs that sandboxes use."""
     return (await binaries.for_nodes("kwok", Silent())).paths
 
 
 @pytest.fixture
 def replace(real: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str, str], None]:
-    """Gives sandboxes another program under a name."""
+    """Function that replaces a program of sandboxes by name."""
 
     def replace(name: str, content: str) -> None:
         folder = tmp_path / "assets"

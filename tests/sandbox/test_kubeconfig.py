@@ -1,4 +1,4 @@
-"""Kubeconfigs, as our own client reads them."""
+"""Kubeconfigs, as Flotilla's client reads them."""
 
 import datetime
 

@@ -1,4 +1,4 @@
-"""Which ports a process's network listens on, asked of the kernel."""
+"""Ports that a process's network namespace listens on, queried from the kernel."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ ELSEWHERE = "import socket, time; server = socket.create_server(('', 4321)); pri
 
 @pytest.fixture(params=["sock_diag", "without"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once with a kernel that answers, once with one that has no such protocol of netlink."""
+    """Run once with a kernel that answers, once with one that lacks this netlink protocol."""
     if request.param == "without":
         monkeypatch.setattr(listening, "_NETLINK_SOCK_DIAG", 31)
 

@@ -1,4 +1,4 @@
-"""Objects the sandbox makes."""
+"""Objects that the sandbox creates."""
 
 from hack.lab.sandbox import manifests
 from hack.lab.sandbox.plan import ClusterPlan, NodeShape

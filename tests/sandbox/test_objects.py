@@ -1,4 +1,4 @@
-"""What every cluster of a sandbox starts with, on a real API server."""
+"""Initial objects of every cluster of a sandbox, on a real API server."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Control planes of other versions: where they come from, and what a cluster of such a version starts."""
+"""Control planes of other versions: the sources of their programs, and the processes of such a cluster."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ COMPONENTS = {"kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
 @pytest.fixture(autouse=True)
 def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An empty cache, no releases and no Go."""
+    """Machine with an empty cache, no releases and no Go."""
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     monkeypatch.setenv("FLOTILLA_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("FLOTILLA_KUBERNETES_URL", "http://127.0.0.1:1")
@@ -26,7 +26,7 @@ def offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
 
 
 def fake_go(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A `go` that has one module and builds anything of it."""
+    """Write a `go` that has one module and builds any package of it."""
     module = folder / "module"
     module.mkdir()
     staged = "".join(f"\tk8s.io/{name} => ./staging/src/k8s.io/{name}\n" for name in ("api", "kube-proxy"))
@@ -57,7 +57,7 @@ async def test_a_build_takes_the_versions_that_kubernetes_was_released_with(
     found = await older.find(OLDEST, Silent())
     assert found.keys() == COMPONENTS
     assert "k8s.io/api => k8s.io/api v0.30.14" in (offline / "seen").read_text()
-    # What is not built here need not be had.
+    # Programs that are not built are not required.
     assert "-replace=k8s.io/kube-proxy=./unused/kube-proxy" in (offline / "edits").read_text()
     assert {path.name for path in older.folder(OLDEST).iterdir()} == {*COMPONENTS, "kube-multicall"}
 

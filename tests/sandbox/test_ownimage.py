@@ -1,4 +1,4 @@
-"""The tree of our own image: it runs with nothing but itself."""
+"""The tree of the Flotilla image runs without any file of the machine."""
 
 import marshal
 import os
@@ -22,7 +22,7 @@ print("It is", compile_expression('quantity("1").isLessThan(quantity("2"))').mat
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """As `write_tree` makes it; what is not ours is linked, as others build images of it."""
+    """Tree made by `write_tree`; files of the common base are hard links, since other images share them."""
     folder = tmp_path_factory.mktemp("image") / "tree"
     shutil.copytree(shared(tmp_path_factory), folder, symlinks=True, copy_function=os.link)
     return ownimage.write_own(folder, REPOSITORY)

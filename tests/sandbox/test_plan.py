@@ -1,4 +1,4 @@
-"""A plan survives being written down, and clusters do not share addresses."""
+"""A plan can be saved and loaded, and clusters do not share addresses."""
 
 import itertools
 from ipaddress import ip_address, ip_network

@@ -1,4 +1,4 @@
-"""Processes that outlive their starter, with real ones."""
+"""Real processes that outlive their starter."""
 
 import fcntl
 import os
@@ -103,7 +103,7 @@ async def test_a_process_whose_pid_file_cannot_be_written_is_not_left_running(st
     start.pid_file = tmp_path / "missing" / "p.pid"
     with pytest.raises(FileNotFoundError):
         start(FOREVER)
-    # Whoever kills does not wait for the end of what is killed.
+    # The kill does not wait for the process to end.
     assert await process.wait_gone(process.find_all("f00d00"), 30) == []
 
 

@@ -1,4 +1,4 @@
-"""What somebody sees who waits."""
+"""Progress output for a waiting user."""
 
 import asyncio
 import io

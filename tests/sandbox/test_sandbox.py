@@ -1,6 +1,6 @@
-"""Sandboxes that really come up, are damaged, and go away.
+"""Real sandboxes that start, are damaged, and are taken down.
 
-There are two, each for several tests. The last test of each takes it down.
+Two sandboxes serve several tests each. The last test of each takes it down.
 """
 
 import asyncio
@@ -54,7 +54,7 @@ async def runs(client: Client, pod: str) -> bool:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def without_root(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """One cluster `one`, as users have it who are not root; the first test brings it up."""
+    """Cluster `one` of a user without root; the first test starts it."""
     directory = tmp_path_factory.mktemp("loopback") / "sandbox"
     sandbox = Sandbox(
         directory, ["one"], "kwok:2", agents=False, network="loopback", pods_per_node=7, candidate_scheduler=True
@@ -65,14 +65,14 @@ async def without_root(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture
 async def one(without_root: Sandbox) -> Sandbox:
-    """The same, whole again whatever a test that failed has left of it."""
+    """Cluster `one`, repaired after a failed test."""
     await without_root.up()
     return without_root
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """Clusters `cd` and `us`, in network namespaces where that is allowed."""
+    """Clusters `cd` and `us`, in network namespaces if permitted."""
     sandbox = Sandbox(tmp_path_factory.mktemp("two") / "sandbox", ["cd", "us"], "kwok:1", agents=False)
     yield sandbox
     await sandbox.down()
@@ -80,13 +80,13 @@ async def two_clusters(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterato
 
 @pytest_asyncio.fixture
 async def two(two_clusters: Sandbox) -> Sandbox:
-    """The same, whole again whatever a test that failed has left of it."""
+    """Clusters `cd` and `us`, repaired after a failed test."""
     await two_clusters.up()
     return two_clusters
 
 
 def typed(verb: str, sandbox: Sandbox) -> list[str]:
-    """A command of `flotilla` for the cluster of those who are not root."""
+    """Run a command of `flotilla` for the cluster without root."""
     words = ["sandbox", verb, "--dir", str(sandbox.directory)]
     if verb == "up":
         words += ["--clusters", "one", "--nodes", "kwok:2", "--no-agents", "--candidate-scheduler"]
@@ -95,7 +95,7 @@ def typed(verb: str, sandbox: Sandbox) -> list[str]:
 
 
 def test_up_status_and_up_again_as_they_are_typed(without_root: Sandbox) -> None:
-    # What it starts outlives the process.
+    # Its processes outlive the command.
     command = (sys.executable, "-m", "agent.cli", *typed("up", without_root))
     ended = subprocess.run(command, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stderr
@@ -240,7 +240,7 @@ async def test_a_link_may_lose_what_one_other_cluster_sends_or_is_answered(two: 
 
 
 async def reaches(cluster: Cluster, other: Cluster) -> bool:
-    """Whether one cluster can connect to the API server of another."""
+    """Return whether one cluster can connect to the API server of another."""
     space = f"--net=/var/run/netns/{cluster.runner.cluster.namespace}"
     script = f"import socket; socket.create_connection(({other.address!r}, 6443), 1)"
     run = await asyncio.create_subprocess_exec(

@@ -1,4 +1,4 @@
-"""What fake kubelets do with pods, by stages.yaml."""
+"""Pod lifecycle on fake kubelets, defined by stages.yaml."""
 
 import pytest
 
@@ -20,7 +20,7 @@ async def test_a_pod_that_a_fake_kubelet_starts_twice_runs_at_its_second_address
         return str(status["podIP"]) if status.get("phase") == "Running" and status.get("podIP") else ""
 
     first = await until(runs_at, what="it runs")
-    # As after an answer that the fake kubelet has not had.
+    # State after an answer that the fake kubelet has not received.
     unready = [{"type": "Ready", "status": "False"}]
     await client.patch(
         PODS, "web", {"status": {"phase": "Pending", "conditions": unready}}, namespace, sub="status", style="strategic"

@@ -1,4 +1,4 @@
-"""What the tests of the webhook share."""
+"""Fixtures for tests of the webhook."""
 
 from collections.abc import AsyncIterator
 
@@ -11,7 +11,7 @@ from tests.webhook.replica import Place
 
 @pytest.fixture
 async def place(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Place]:
-    """A labelled namespace in a real cluster, with names of its own for everything a webhook makes."""
+    """Labelled namespace in a real cluster, with unique names for all objects of a webhook."""
     place = Place(cluster, client, namespace)
     await place.prepare()
     yield place

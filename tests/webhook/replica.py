@@ -36,14 +36,14 @@ CONFIGURATIONS = (MUTATING_WEBHOOKS, VALIDATING_WEBHOOKS)
 
 
 def host_facing(cluster: Cluster) -> str:
-    """The address of this machine that the cluster's API server can reach."""
+    """Return the address of this machine that the cluster's API server can reach."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((cluster.address, 9))
         return str(probe.getsockname()[0])
 
 
 def free_port(host: str) -> int:
-    """A port that nothing listens on now."""
+    """Return an unused port."""
     with socket.socket() as probe:
         probe.bind((host, 0))
         return int(probe.getsockname()[1])
@@ -51,14 +51,14 @@ def free_port(host: str) -> int:
 
 @dataclass
 class Place:
-    """Where one test works: a cluster, a labelled namespace, a configuration and a Secret of its own."""
+    """Environment of one test: a cluster, a labelled namespace, a configuration and a Secret of its own."""
 
     cluster: Cluster
     client: Client
     namespace: str
 
     def flags(self, *extra: str, port: int | None = None) -> list[str]:
-        """Command line of a replica."""
+        """Return the command line of a replica."""
         host = host_facing(self.cluster)
         port = port or free_port(host)
         return [
@@ -73,7 +73,7 @@ class Place:
 
     @contextlib.asynccontextmanager
     async def replica(self, *extra: str, port: int | None = None, ready: bool = True) -> AsyncIterator[Webhook]:
-        """A replica in this process; `ready` waits until the API server calls it."""
+        """Run a replica in this process; `ready` waits until the API server calls it."""
         settings = parse([*self.flags("--register", port=port), *extra], {})
         async with Session(load(settings.kubeconfig)) as session:
             webhook = Webhook(settings, Client(session), SystemClock())
@@ -91,33 +91,32 @@ class Place:
                     await task
 
     async def is_ready(self, webhook: Webhook) -> bool:
-        """Whether /readyz would say so."""
+        """Return whether /readyz would report success."""
         keeper = webhook.certificate_loop
         checks = (keeper.certificate_problem, keeper.registration_problem, webhook.targets.problem)
         return not any(check() for check in checks)
 
     async def mutates(self) -> bool:
-        """Whether the API server sends elected pods to the webhook already (a dry run tells)."""
+        """Return whether the API server already sends elected pods to the webhook, by a dry run."""
         made = await self.create(elected(), dry_run=True)
         return bool(made["spec"]["schedulerName"] == "admiralty-proxy")
 
     async def _is_called(self) -> bool:
-        """The same of a replica that was just registered: for a moment the API server goes by what stood there before,
-        and nobody answers where that leads.
-        """
+        """Return `mutates`, or False on an error: the API server may briefly call the previous address, which
+        does not answer."""
         with contextlib.suppress(ServerError):
             return await self.mutates()
         return False
 
     async def create(self, pod: Raw, *, dry_run: bool = False) -> Raw:
-        """Create a pod here."""
+        """Create a pod in the namespace."""
         params = {"dryRun": "All"} if dry_run else None
         body = msgspec.json.encode(pod)
         made = await self.client.session.request("POST", PODS.path(self.namespace), params=params, body=body)
         return decoded(made)
 
     async def warnings(self, kind: Kind, obj: Raw, *, user: str = "") -> list[str]:
-        """What the API server warns of when an object is created here (a dry run tells), by a user if one is given."""
+        """Return the API server's warnings on the creation of an object (dry run), as the given user if any."""
         connection = load(str(self.cluster.kubeconfig))
         headers = {"Content-Type": "application/json"}
         if authorization := await connection.auth.header():
@@ -131,11 +130,11 @@ class Place:
         ):
             if response.status != 201:
                 raise from_status(await response.read(), response.status)
-            # As RFC 9110 has it: code, agent, and the text in quotes.
+            # RFC 9110: code, agent, and the text in quotes.
             return [text.partition('"')[2].rpartition('"')[0] for text in response.headers.getall("Warning", [])]
 
     async def secret(self) -> dict[str, bytes]:
-        """What the replicas share, {} while there is nothing."""
+        """Return the data of the Secret that replicas share; {} if it does not exist."""
         try:
             secret = await self.client.get(SECRETS, "multicluster-scheduler-webhook-cert", self.namespace)
         except NotFound:
@@ -143,21 +142,21 @@ class Place:
         return {key: base64.b64decode(value) for key, value in secret["data"].items()}
 
     async def configuration(self) -> Raw:
-        """The MutatingWebhookConfiguration."""
+        """Return the MutatingWebhookConfiguration."""
         return await self.client.get(MUTATING_WEBHOOKS, self.namespace)
 
     async def validation(self) -> Raw:
-        """The ValidatingWebhookConfiguration."""
+        """Return the ValidatingWebhookConfiguration."""
         return await self.client.get(VALIDATING_WEBHOOKS, self.namespace)
 
     async def has_validation(self) -> bool:
-        """Whether there is a ValidatingWebhookConfiguration."""
+        """Return whether a ValidatingWebhookConfiguration exists."""
         with contextlib.suppress(NotFound):
             return bool(await self.validation())
         return False
 
     async def trusted(self) -> bytes:
-        """What the API server trusts in every entry there is; nothing while they differ."""
+        """Return the CA that the API server trusts in every entry; empty while the entries differ."""
         entries = (await self.configuration())["webhooks"]
         with contextlib.suppress(NotFound):
             entries += (await self.validation())["webhooks"]
@@ -165,10 +164,10 @@ class Place:
         return base64.b64decode(bundles.pop()) if len(bundles) == 1 else b""
 
     async def prepare(self) -> None:
-        """Make the namespace one whose pods can be elected and created."""
+        """Label the namespace so that its pods can be elected and created."""
         for kind in CONFIGURATIONS:
             for left in await self.client.list(kind):
-                # A test that was ended by force leaves its own, which would refuse the elected pods of this one.
+                # A killed test leaves its configuration, which would refuse the elected pods of this one.
                 if left["metadata"]["name"].startswith("test-"):
                     await self.client.delete(kind, left["metadata"]["name"])
         label = {"metadata": {"labels": {"multicluster-scheduler": "enabled"}}}
@@ -178,7 +177,7 @@ class Place:
             await self.client.create(SERVICE_ACCOUNTS, account, self.namespace)
 
     async def clean(self) -> None:
-        """Remove what would outlive the namespace, or keep it from going."""
+        """Remove objects that would outlive the namespace or block its deletion."""
         for name in (self.namespace, f"{self.namespace}-b"):
             for kind in CONFIGURATIONS:
                 with contextlib.suppress(NotFound):
@@ -191,7 +190,7 @@ class Place:
 
 
 def pod(name: str, annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
-    """A small pod."""
+    """Return a small pod."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -201,11 +200,11 @@ def pod(name: str, annotations: Mapping[str, str] | None = None, **spec: Any) ->
 
 
 def elected(name: str = "web", annotations: Mapping[str, str] | None = None, **spec: Any) -> Raw:
-    """A small elected pod."""
+    """Return a small elected pod."""
     return pod(name, {"multicluster.admiralty.io/elect": "", **(annotations or {})}, **spec)
 
 
 def decoded(body: bytes) -> Raw:
-    """A response's body."""
+    """Decode a response's body."""
     value: Raw = msgspec.json.decode(body)
     return value

@@ -10,7 +10,7 @@ ELECT = "multicluster.admiralty.io/elect"
 
 
 def pod(name: str = "web", *, elected: bool = True, **annotations: str) -> dict[str, Any]:
-    """A small pod; annotations are given without prefix, `_` for `-`."""
+    """Return a small pod; annotations are given without prefix, `_` for `-`."""
     keys = {f"multicluster.admiralty.io/{key.replace('_', '-')}": value for key, value in annotations.items()}
     if elected:
         keys[ELECT] = ""
@@ -23,7 +23,7 @@ def pod(name: str = "web", *, elected: bool = True, **annotations: str) -> dict[
 
 
 def review(obj: Any, **request: Any) -> dict[str, Any]:
-    """An AdmissionReview as API servers send it."""
+    """Return an AdmissionReview as API servers send it."""
     return {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
@@ -40,7 +40,7 @@ def review(obj: Any, **request: Any) -> dict[str, Any]:
 
 
 def patch_of(answered: dict[str, Any]) -> list[dict[str, Any]]:
-    """The JSON patch in an answer."""
+    """Return the JSON patch in an answer."""
     response = answered["response"]
     assert response["patchType"] == "JSONPatch"
     patch: list[dict[str, Any]] = msgspec.json.decode(base64.b64decode(response["patch"]))
@@ -48,7 +48,7 @@ def patch_of(answered: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def patched(obj: dict[str, Any], answered: dict[str, Any]) -> dict[str, Any]:
-    """The object after the patch in an answer: RFC 6902 add, replace and remove."""
+    """Return the object after the patch in an answer: RFC 6902 add, replace and remove."""
     result = copy.deepcopy(obj)
     for operation in patch_of(answered):
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]

@@ -1,4 +1,4 @@
-"""What users see: pods created through a real API server that calls a real webhook."""
+"""Behaviour for users: pods created through a real API server that calls a real webhook."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What whoever applies one of P2CODE's applications is told at once."""
+"""Immediate messages to users who apply one of P2CODE's applications."""
 
 from typing import Any
 

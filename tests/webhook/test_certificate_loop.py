@@ -20,7 +20,7 @@ SECRET = "multicluster-scheduler-webhook-cert"
 
 
 async def serves(webhook: Webhook, ca: bytes) -> bool:
-    """Whether a caller that trusts only this CA gets an answer."""
+    """Return whether the server answers a caller that trusts only this CA."""
     context = ssl.create_default_context(cadata=ca.decode())
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         try:
@@ -175,7 +175,7 @@ async def test_a_start_brings_an_old_configuration_up_to_date(place: Place) -> N
     want = await place.configuration()
     first = want["webhooks"][0]
     changed = first | {"matchConditions": [], "timeoutSeconds": 3, "clientConfig": {"url": "https://127.0.0.1:1/x"}}
-    # One entry, as Admiralty and we before namespaces elected by default had it.
+    # One entry, as Admiralty and Flotilla had before namespaces were elected by default.
     await place.client.patch(MUTATING_WEBHOOKS, place.namespace, {"webhooks": [changed]})
     async with place.replica():
         found = await place.configuration()

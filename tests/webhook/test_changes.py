@@ -1,4 +1,4 @@
-"""Changes of proxy pods: what the webhook answers, and what users of a real API server see."""
+"""Changes of proxy pods: the webhook's answers, and the results for users of a real API server."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def test_long_manifests_take_long_whatever_they_begin_with() -> None:
     old = proxy()
     assert not takes_long({"oldObject": old})
     assert not takes_long({"oldObject": None})
-    # Such is YAML, too, and JSON may have constraints in YAML within.
+    # This is YAML, too, and JSON may contain constraints in YAML.
     old["metadata"]["annotations"][ANNOTATION_MANIFEST] = "{kind: Pod, spec: [" + "a," * 3000 + "]}"
     assert takes_long({"oldObject": old})
 
@@ -81,7 +81,7 @@ SPEC: Raw = {
 
 
 async def change(place: Place, name: str, manifest: Raw, *, style: str) -> Raw:
-    """Patch a pod with a manifest of it, as clients do."""
+    """Patch a pod with its manifest, as clients do."""
     content = {"strategic": "application/strategic-merge-patch+json", "apply": "application/apply-patch+yaml"}[style]
     params = {"fieldManager": "argocd", "force": "true"} if style == "apply" else None
     made: Raw = msgspec.json.decode(

@@ -163,6 +163,6 @@ def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted()
         assert len(found[name]["matchConditions"]) == 1
     assert plain["targets"]["failurePolicy"] == "Ignore"
     assert plain["targets"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
-    # What is no set, and in a namespace without elected pods, is none of our business.
+    # Except for cluster sets, the API server calls the webhook only for namespaces with elected pods.
     assert found["namespaces"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
     assert "namespaceSelector" not in found["join-sets"]

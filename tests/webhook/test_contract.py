@@ -1,4 +1,4 @@
-"""The wire contract on a real API server: each key that the webhook reads or writes, and each step of what it does."""
+"""The wire contract on a real API server: each key that the webhook reads or writes, and each step of its work."""
 
 import json
 from collections.abc import Callable
@@ -78,7 +78,7 @@ def unconstrained(proxy: Raw) -> bool:
 
 
 def kept(suffix: str, value: str) -> Callable[[str], Check]:
-    """The key stays on the proxy pod and is in the manifest, where others read it."""
+    """Return whether the key stays on the proxy pod and is in the manifest, where other components read it."""
 
     def check(prefix: str) -> Check:
         key = prefix + suffix
@@ -145,17 +145,18 @@ async def test_step_5_constraints_of_the_annotation_win_over_those_of_the_spec(p
 
 
 class Step(NamedTuple):
-    """One step of section 3, and whether the proxy pod is what it makes of the pod that was sent."""
+    """Step of section 3, and the check that the proxy pod results from the submitted pod."""
 
     name: str
     holds: Callable[[Raw, Raw], bool]
-    """Of the proxy pod and the source pod that it carries."""
+    """Check of the proxy pod and the source pod that it carries."""
 
 
 UNTOUCHED = ("containers", "volumes", "serviceAccountName", "priority", "preemptionPolicy", "dnsPolicy")
 STEPS = (
     Step("1: its annotations are those sent and the manifest", lambda proxy, source: set(marks(proxy)) == MARKS),
-    # Built-in admission is before us, and what the delegate is to have of constraints and grace is in it.
+    # Built-in admission runs before the webhook, so the source pod contains the delegate's constraints and grace
+    # period.
     Step("1: the manifest has been defaulted", lambda proxy, source: "serviceAccountToken" in json.dumps(source)),
     Step("1: and names its scheduler", lambda proxy, source: source["spec"]["schedulerName"] == "default-scheduler"),
     Step("1: and its grace period", lambda proxy, source: source["spec"]["terminationGracePeriodSeconds"] == 45),
@@ -199,7 +200,7 @@ def finalizers(proxy: Raw) -> list[str]:
 
 
 def known(proxy: Raw) -> set[str]:
-    """Finalizers of the Target and the ClusterTarget that there are."""
+    """Return the finalizers of the existing Target and ClusterTarget."""
     namespace = proxy["metadata"]["namespace"]
     return {finalizer(namespace, "c2"), finalizer("", namespace)}
 
@@ -240,7 +241,7 @@ async def test_step_1_a_manifest_that_is_there_is_kept_and_its_constraints_count
 
 
 async def test_a_proxy_pod_that_is_created_again_stays_the_same(place: Place) -> None:
-    """As reinvocation does, but after everything that admission adds at the end."""
+    """Reinvocation does the same, but this runs after everything that admission adds at the end."""
     async with place.replica():
         once: dict[str, Any] = await place.create(elected("once", **CONSTRAINTS), dry_run=True)
         sent = {**once, "metadata": {key: once["metadata"][key] for key in ("annotations", "labels", "name")}}

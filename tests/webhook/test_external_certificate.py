@@ -1,4 +1,4 @@
-"""A certificate that cert-manager keeps: read and served, and nothing is written."""
+"""A certificate that cert-manager maintains: the webhook reads and serves it, and writes nothing."""
 
 import asyncio
 import base64
@@ -37,14 +37,14 @@ def test_who_registers_has_a_ca_of_its_own() -> None:
 
 
 async def put(place: Place, data: Mapping[str, bytes]) -> None:
-    """Write the Secret as cert-manager would."""
+    """Write the Secret as cert-manager does."""
     encoded = {key: base64.b64encode(value).decode() for key, value in data.items()}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": WEBHOOK_SECRET}, "data": encoded}
     await place.client.patch(SECRETS, WEBHOOK_SECRET, secret, place.namespace, style="apply")
 
 
 async def trust(place: Place, webhook: Webhook, ca: bytes) -> None:
-    """Make the configuration as chart and CA injector would."""
+    """Create the configuration as the chart and the CA injector do."""
     made = mutating(place.namespace, by_url(f"https://{webhook.settings.bind}"), ca)
     await place.client.patch(MUTATING_WEBHOOKS, place.namespace, made, style="apply")
 
@@ -85,7 +85,7 @@ async def test_a_certificate_for_another_name_is_not_served(place: Place) -> Non
 
 
 async def serves(webhook: Webhook, ca: bytes) -> bool:
-    """Whether a caller that trusts only this CA gets an answer."""
+    """Return whether the server answers a caller that trusts only this CA."""
     context = ssl.create_default_context(cadata=ca.decode())
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=context)) as session:
         with contextlib.suppress(aiohttp.ClientConnectorCertificateError):
@@ -95,7 +95,7 @@ async def serves(webhook: Webhook, ca: bytes) -> bool:
 
 
 def own_rsa(host: str, now: datetime) -> Pair:
-    """A certificate that signs itself, with an RSA key: what cert-manager's defaults make."""
+    """Return a self-signed certificate with an RSA key, as cert-manager's defaults create it."""
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "test")])
     made = (

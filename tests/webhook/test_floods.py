@@ -1,4 +1,4 @@
-"""Peers without any right that keep the webhook's memory, connections or time from API servers."""
+"""Unauthorized peers that exhaust the webhook's memory, connections or time."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ CHUNK = b" " * 65536
 
 @pytest.fixture
 def _uncollected() -> Iterator[None]:
-    """No garbage collection: what is refused must not wait for one to release its memory."""
+    """Disable garbage collection: memory of refused requests must be released without it."""
     gc.disable()
     yield
     gc.enable()
@@ -46,7 +46,7 @@ def _uncollected() -> Iterator[None]:
 
 @pytest.fixture
 async def api_server(running: Running) -> AsyncIterator[aiohttp.ClientSession]:
-    """An API server: an address of its own, and connections that are kept."""
+    """Client like an API server, with its own address and kept connections."""
     running.app._client_max_size = LIMIT
     connector = aiohttp.TCPConnector(ssl=trusting(running.ca), local_addr=(API_SERVER, 0), limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(total=30)) as session:
@@ -55,7 +55,7 @@ async def api_server(running: Running) -> AsyncIterator[aiohttp.ClientSession]:
 
 @contextlib.asynccontextmanager
 async def flood(running: Running, count: int, peer: str = FLOOD) -> AsyncIterator[list[asyncio.StreamWriter]]:
-    """Connections of a peer that have come through the handshake."""
+    """Open connections of a peer, through the TLS handshake."""
     made = []
     try:
         for _ in range(count):
@@ -70,7 +70,7 @@ async def flood(running: Running, count: int, peer: str = FLOOD) -> AsyncIterato
 
 
 async def unfinished(writer: asyncio.StreamWriter, length: int, sent: int) -> None:
-    """Begin a request whose body is `length` bytes long, and send so many of these."""
+    """Begin a request with a body of `length` bytes, and send only the first `sent` of them."""
     head = f"POST /mutate--v1-pod HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n"
     with contextlib.suppress(OSError):
         writer.write(head.encode())
@@ -80,13 +80,13 @@ async def unfinished(writer: asyncio.StreamWriter, length: int, sent: int) -> No
 
 
 async def is_answered(running: Running, http: aiohttp.ClientSession) -> bool:
-    """Whether an elected pod is answered as always."""
+    """Return whether the webhook answers for an elected pod as usual."""
     async with http.post(running.url(), json=review(pod())) as response:
         return response.status == 200 and "patch" in (await response.json())["response"]
 
 
 def resident() -> int:
-    """Memory of this process in bytes."""
+    """Return the resident memory of this process in bytes."""
     found = re.search(r"VmRSS:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found
     return int(found[1]) * 1024
@@ -100,7 +100,7 @@ async def test_a_hundred_unfinished_bodies_neither_fill_the_memory_nor_keep_an_a
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     caplog.set_level(logging.WARNING)
-    # As in a process of ours.
+    # The setting of Flotilla's processes.
     monkeypatch.setattr(SSLProtocol, "max_size", TLS_BUFFER)
     assert await is_answered(running, api_server)
     async with flood(running, 100) as writers:
@@ -198,7 +198,7 @@ async def test_many_connections_of_one_peer_leave_room_for_an_api_server(
     held: list[socket.socket] = []
     try:
         for _ in range(4):
-            # In the midst of the handshake, which a plain connection never begins.
+            # In the middle of the handshake, which a plain connection never begins.
             held += [await idle(address, FLOOD) for _ in range(CONNECTIONS // 2)]
             assert await is_answered(running, api_server)
         assert sum(map(is_open, held)) <= CONNECTIONS

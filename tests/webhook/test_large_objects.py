@@ -18,7 +18,7 @@ from webhook.configurations import PATH, PATH_BY_DEFAULT, PATH_CHANGED, PATH_WOR
 Raw = dict[str, Any]
 
 BODY_BYTES = 4 << 20
-"""As of the flag --body-limit by default."""
+"""Default of the flag --body-limit."""
 
 
 async def answered(webhook: Running, path: str, obj: Raw, **request: Any) -> StallWatch:
@@ -29,7 +29,7 @@ async def answered(webhook: Running, path: str, obj: Raw, **request: Any) -> Sta
         StallWatch() as watch,
         http.post(webhook.url(path), data=io.BytesIO(body)) as response,
     ):
-        # 413: what a body takes once decoded is limited.
+        # 413: the size of a decoded body is limited.
         assert response.status in (200, 413), await response.text()
         await response.read()
     return watch

@@ -1,4 +1,4 @@
-"""The process as it is run: `python -m webhook`."""
+"""The webhook as a process: `python -m webhook`."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ MEBIBYTE = 1 << 20
 
 
 class Running:
-    """A webhook in a process of its own."""
+    """Webhook in a separate process."""
 
     def __init__(self, process: asyncio.subprocess.Process, health: str, log: Path) -> None:
         self.process = process
@@ -40,7 +40,7 @@ class Running:
         return False
 
     def imported(self) -> set[str]:
-        """Top-level packages imported so far, as `-X importtime` logged them."""
+        """Return the top-level packages imported so far, as `-X importtime` logged them."""
         lines = re.findall(r"^import time:.*\| +([\w.]+)$", self.log.read_text(), re.MULTILINE)
         return {name.partition(".")[0] for name in lines}
 

@@ -1,4 +1,4 @@
-"""Cluster sets and Placements: who may bind and join a set, and annotations that mean nothing."""
+"""Cluster sets and Placements: permission to bind and join a set, and warnings about ineffective annotations."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -117,7 +117,7 @@ def binding(set_name: str, name: str | None = None) -> Raw:
 
 @pytest.fixture
 async def guarded(place: Place, placement_kinds: None) -> AsyncIterator[Place]:
-    """A webhook that is asked about sets, and a user who may bind and join the set `prod` alone."""
+    """Run a webhook that is called for sets, and create a user who may bind and join only the set `prod`."""
     group, name = MANAGED_CLUSTERS.group, place.namespace
     rules = [
         {"apiGroups": [group], "resources": ["managedclusters", "managedclustersetbindings"], "verbs": ["create"]},
@@ -143,7 +143,7 @@ async def guarded(place: Place, placement_kinds: None) -> AsyncIterator[Place]:
 
 
 async def asked(place: Place) -> bool:
-    """Whether the user is known, and what is about sets is looked at."""
+    """Return whether the user exists and the webhook is called for sets."""
     try:
         await place.warnings(MANAGED_CLUSTER_SET_BINDINGS, binding("prod", "other"), user="ann")
     except Invalid:
@@ -166,7 +166,7 @@ async def test_who_binds_and_joins_sets_needs_the_right_to_as_open_cluster_manag
         await guarded.warnings(MANAGED_CLUSTERS, cluster_of("dev"), user="ann")
     with pytest.raises(Invalid, match=r"spec\.clusterSet: must be the name of the binding, 'prod', not 'dev'"):
         await guarded.warnings(MANAGED_CLUSTER_SET_BINDINGS, binding("dev", "prod"), user="ann")
-    # Administrators may, and what is in a set already is not asked about again.
+    # Administrators may, and existing members of a set are not checked again.
     await guarded.client.create(MANAGED_CLUSTERS, cluster_of("dev"))
     changed = await guarded.client.patch(MANAGED_CLUSTERS, "c2", {"metadata": {"labels": {"tier": "gold"}}})
     assert changed["metadata"]["labels"] == {LABEL_CLUSTER_SET: "dev", "tier": "gold"}

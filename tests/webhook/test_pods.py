@@ -18,7 +18,7 @@ FINALIZERS = {"default": ["multicluster.admiralty.io/c1", "multicluster.admiralt
 
 
 class Known:
-    """Targets as the tests want them."""
+    """Targets that the test chooses."""
 
     def finalizers(self, namespace: str) -> list[str]:
         return FINALIZERS.get(namespace, [])

@@ -1,4 +1,4 @@
-"""What the webhook may do in its cluster: it works with exactly that, and what is for comfort only may be missing."""
+"""Permissions of the webhook in its cluster: it works with exactly these, and optional ones may be missing."""
 
 import asyncio
 import contextlib
@@ -40,18 +40,18 @@ Raw = dict[str, Any]
 
 ALL = [grant for grants in WEBHOOK.grants.values() for grant in grants]
 WITHOUT_REGISTERING = [grant for grant in ALL if grant.feature not in (REGISTER, SECRETS_OF_TARGETS, ASK_FOR_USERS)]
-"""As the chart grants them by default."""
+"""Permissions that the chart grants by default."""
 WITHOUT_VALIDATION = [grant for grant in ALL if grant.kind is not VALIDATING_WEBHOOKS]
 
 
 def rules_of(grants: list[Grant]) -> list[Raw]:
-    """The chart's rules, but for names: every test here has objects of its own."""
+    """Return the chart's rules without resource names, since every test has objects of its own."""
     return rules([dataclasses.replace(grant, names=()) for grant in grants])
 
 
 @contextlib.asynccontextmanager
 async def account_with(place: Place, rules: list[Raw], file: Path) -> AsyncIterator[str]:
-    """The flag for a kubeconfig that has these rights and no others."""
+    """Return the flag for a kubeconfig of an account with exactly these permissions."""
     name = place.namespace
     await place.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "hook"}}, name)
     await place.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
@@ -70,7 +70,7 @@ async def account_with(place: Place, rules: list[Raw], file: Path) -> AsyncItera
 
 @pytest.fixture(autouse=True)
 async def _empty_secret(place: Place) -> None:
-    """The Secret that the chart creates for the webhook, which may create none."""
+    """Create the Secret that the chart creates for the webhook, which may not create one."""
     await place.client.create(SECRETS, empty_secret(WEBHOOK_SECRET, place.namespace), place.namespace)
 
 
@@ -118,6 +118,6 @@ async def test_without_rights_to_validate_pods_are_mutated_all_the_same(place: P
         await until(place.mutates, what="API server calls the webhook")
         with pytest.raises(NotFound):
             await place.validation()
-        # Trust in us is kept up although each check ends with the refusal.
+        # The CA stays registered although each check ends with the refusal.
         await place.client.delete(MUTATING_WEBHOOKS, place.namespace)
         await until(place.mutates, what="API server calls the webhook again")

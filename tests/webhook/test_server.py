@@ -35,7 +35,7 @@ LIMIT = 100_000
 
 @dataclass
 class Running:
-    """A server on loopback and the CA its callers trust."""
+    """Server on loopback and the CA that its callers trust."""
 
     app: web.Application
     server: Server
@@ -53,7 +53,7 @@ def trusting(ca: Pair) -> ssl.SSLContext:
 
 @contextlib.asynccontextmanager
 async def serving(limit: int = LIMIT) -> AsyncIterator[Running]:
-    """A webhook in this process that knows one target; `limit` is the longest body in bytes."""
+    """Run a webhook in this process with one target; `limit` is the longest body in bytes."""
     ca = certificates.authority("test", NOW, DAY)
     tls = Tls()
     tls.load(certificates.issue(ca, ["127.0.0.1"], NOW, DAY))
@@ -208,7 +208,7 @@ async def test_with_a_client_ca_only_its_clients_are_served(running: Running, tm
     (tmp_path / "ca.crt").write_bytes(clients.certificate)
     tls = Tls(str(tmp_path / "ca.crt"))
     tls.load(certificates.issue(running.ca, ["127.0.0.1"], NOW, DAY))
-    # An application belongs to one server.
+    # An aiohttp application belongs to one server.
     app = web.Application()
     server = Server(app, tls, "127.0.0.1", 0)
     await server.start()

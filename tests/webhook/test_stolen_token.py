@@ -1,4 +1,4 @@
-"""A thief of the webhook's token gains no rights of others: policies refuse what RBAC cannot."""
+"""A stolen token of the webhook grants no foreign permissions: policies refuse requests that RBAC cannot refuse."""
 
 import base64
 import copy
@@ -61,7 +61,7 @@ def test_the_charts_role_neither_creates_nor_reads_secrets_of_others() -> None:
 
 @pytest.fixture
 async def guarded(place: Place) -> AsyncIterator[Place]:
-    """A place with both policies in force for its accounts `agent` and `hook`."""
+    """Environment with both policies in force for its accounts `agent` and `hook`."""
     user = f"system:serviceaccount:{place.namespace}:"
     made: list[tuple[Kind, str]] = []
     for obj in policies(f"{user}agent", place.namespace, f"{user}hook"):
@@ -121,7 +121,7 @@ def _token_secret(name: str, account: str = "default") -> Raw:
 
 
 def _harmless(kind: Kind, name: str) -> Raw:
-    """A configuration like the chart's, which concerns no object."""
+    """Return a configuration like the chart's that matches no object."""
     reach, ca = by_url("https://127.0.0.1:1"), certificates_of_nobody()
     made = mutating(name, reach, ca) if kind is MUTATING_WEBHOOKS else validating(name, reach, ca, placements=True)
     for entry in made["webhooks"]:
@@ -136,7 +136,7 @@ def certificates_of_nobody() -> bytes:
 
 
 async def refused(said: str, asking: Awaitable[object]) -> None:
-    """See that a policy refuses a request for this reason."""
+    """Check that a policy refuses a request for this reason."""
     with pytest.raises(Forbidden, match=said) as caught:
         await asking
     assert "ValidatingAdmissionPolicy" in str(caught.value)
@@ -177,7 +177,7 @@ async def test_of_a_webhook_configuration_only_the_ca_bundle_changes(
     await refused("finalizers", hook.patch(kind, name, {"metadata": {"finalizers": ["example.test/kept"]}}))
     await refused("creates and deletes no", hook.delete(kind, name))
     await refused("creates and deletes no", hook.create(kind, _harmless(kind, f"{name}-b")))
-    # Administrators are not concerned.
+    # Administrators are exempt.
     await guarded.client.patch(kind, name, {"metadata": {"labels": {"example.test/kept": "true"}}})
 
 
@@ -221,7 +221,7 @@ async def test_a_webhook_of_the_chart_works_with_its_rights_under_the_policies(g
         await until(lambda: guarded.is_ready(webhook), what="replica ready")
         await until(guarded.mutates, what="API server calls the webhook")
         assert is_proxy(await guarded.create(elected(), dry_run=True))
-        # Emptying the Secret asks for another CA, which is trusted once it has been written.
+        # Emptying the Secret requests a new CA, which is trusted once it has been written.
         before = await guarded.secret()
         await guarded.client.patch(SECRETS, WEBHOOK_SECRET, {"data": None}, guarded.namespace)
         await until(lambda: _has_another_ca(guarded, before["ca.key"]), what="another CA")
@@ -238,7 +238,7 @@ async def _has_another_ca(place: Place, before: bytes) -> bool:
 async def test_a_webhook_that_may_not_adopt_a_configuration_still_keeps_its_ca_bundle(
     guarded: Place, thieves: dict[str, Client], caplog: pytest.LogCaptureFixture
 ) -> None:
-    # As a webhook with --register of an earlier version made it, without the annotation that exempts it.
+    # Created by an earlier version with --register, without the annotation that exempts it.
     name, kind = guarded.namespace, MUTATING_WEBHOOKS
     await guarded.client.create(kind, _harmless(kind, name))
     ca = certificates_of_nobody()

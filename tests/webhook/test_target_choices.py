@@ -1,4 +1,4 @@
-"""What the webhook says of targets that namespaces, workloads and pods name."""
+"""Messages of the webhook about targets that namespaces, workloads and pods name."""
 
 from typing import Any
 
@@ -169,7 +169,7 @@ async def test_a_real_api_server_asks_about_namespaces_workloads_and_pods(place:
                 await say("us eu")
             except Invalid as error:
                 return "is no name of a target" in str(error)
-            # It went through, and what is there already would be refused no more.
+            # The request was accepted; the webhook would no longer refuse the existing value.
             await say(None)
             return False
 

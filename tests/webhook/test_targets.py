@@ -61,7 +61,7 @@ async def test_targets_are_known_once_both_kinds_were_listed(targets: Targets) -
 
 
 def having(name: str, namespace: str = "", *, follow: tuple[str, ...] = (), **lists: list[str]) -> Object:
-    """A target that says what namespace `default` has, and which kinds are brought there."""
+    """Return a target that publishes the content of namespace `default`, and the kinds that are copied to it."""
     kind = TARGETS if namespace else CLUSTER_TARGETS
     metadata = {"name": name, "namespace": namespace, "uid": name, "resourceVersion": "1"}
     status = {"follow": follow, "namespaces": [{"name": "default", **lists}], "conditions": []}

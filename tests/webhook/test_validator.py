@@ -1,4 +1,4 @@
-"""Our own kinds, created through a real API server that asks a real webhook."""
+"""Flotilla's own kinds, created through a real API server that calls a real webhook."""
 
 import base64
 import contextlib
@@ -35,7 +35,7 @@ UNVERIFIED = KUBECONFIG.replace(b'1"}', b'1", insecure-skip-tls-verify: true}')
 
 @contextlib.asynccontextmanager
 async def validating(place: Place, *flags: str) -> AsyncIterator[None]:
-    """A replica that the API server asks about our kinds, too."""
+    """Run a replica that the API server also calls for Flotilla's kinds."""
 
     async def asked() -> bool:
         try:
@@ -145,7 +145,7 @@ async def test_the_agent_hears_nothing_of_secrets_when_it_writes_for_it_heeds_no
 
 
 async def user(place: Place, name: str, *more: Raw) -> str:
-    """A user who may create Targets, and what else is said."""
+    """Create a user who may create Targets, with more rules if given."""
     name = f"{place.namespace}-{name}"
     rules = [{"apiGroups": [TARGETS.group], "resources": [TARGETS.plural], "verbs": ["create"]}, *more]
     await place.client.create(ROLES, {"metadata": {"name": name}, "rules": rules}, place.namespace)

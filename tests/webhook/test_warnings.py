@@ -1,4 +1,4 @@
-"""Whoever applies what makes pods is warned, by a real API server, and never kept from it."""
+"""A real API server warns users whose manifests create pods, and never refuses them."""
 
 from typing import Any
 
@@ -27,7 +27,7 @@ DEPLOYMENTS = KINDS[0]
 
 
 def workload(kind: Kind, *, owner: str = "", **annotations: str) -> Raw:
-    """One whose pods need a service account."""
+    """Return a workload whose pods need a service account."""
     labels = {"app": "web"}
     spec: Raw = {"serviceAccountName": "builder", "containers": [{"name": "main", "image": "app"}]}
     template = {"metadata": {"labels": labels, "annotations": annotations}, "spec": spec}
@@ -47,7 +47,7 @@ def workload(kind: Kind, *, owner: str = "", **annotations: str) -> Raw:
 
 
 async def lacking(place: Place) -> None:
-    """A target of the namespace that has no service account but the default one."""
+    """Return a target of the namespace that only has the default service account."""
     await place.client.create(TARGETS, target(TARGETS, "eu", place.namespace))
     status = {"status": {"namespaces": [{"name": place.namespace, "serviceAccounts": []}]}}
     await place.client.patch(TARGETS, "eu", status, place.namespace, sub="status")

@@ -1,4 +1,4 @@
-"""What who applies a workload is told of the pods that it makes."""
+"""Messages to users who apply a workload, about the pods that it creates."""
 
 from collections.abc import Sequence
 from typing import Any

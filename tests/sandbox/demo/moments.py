@@ -1,4 +1,4 @@
-"""Readings of clusters in which all is well, for tests to spoil."""
+"""Readings of healthy clusters, for tests to modify."""
 
 from typing import Any
 
@@ -53,7 +53,7 @@ def delegate(app: str, number: int, cluster: str, phase: str) -> Raw:
 
 
 def fresh() -> Readings:
-    """Clusters that are joined, with nothing in them."""
+    """Return joined clusters without workloads."""
     nodes = {
         cluster: [{"metadata": {"name": f"{cluster}-node-0", "labels": {REGION: cluster}}, "status": ready()}]
         for cluster in ("cd", *TARGETS)
@@ -73,7 +73,7 @@ def fresh() -> Readings:
 
 
 def add(readings: Readings, app: str, clusters: tuple[str, ...], phase: str) -> None:
-    """A proxy pod with chaperon and delegate per entry of `clusters`."""
+    """Add a proxy pod with chaperon and delegate per entry of `clusters`."""
     for number, cluster in enumerate(clusters):
         readings.pods["cd"].append(proxy(app, number, cluster, phase))
         readings.pods[cluster].append(delegate(app, number, cluster, phase))
@@ -81,7 +81,7 @@ def add(readings: Readings, app: str, clusters: tuple[str, ...], phase: str) -> 
 
 
 def running(clusters: tuple[str, ...] = TARGETS) -> Readings:
-    """The Deployment rolled out, one pod per entry of `clusters`."""
+    """Return the readings after the Deployment's rollout, with one pod per entry of `clusters`."""
     readings = fresh()
     add(readings, DEPLOYMENT, clusters, "Running")
     count = len(clusters)
@@ -94,7 +94,7 @@ def running(clusters: tuple[str, ...] = TARGETS) -> Readings:
 
 
 def counted(completions: int) -> Readings:
-    """The Job complete, beside the running Deployment."""
+    """Return the readings after the Job has completed, next to the running Deployment."""
     readings = running()
     add(readings, JOB, ("us",) * completions, "Succeeded")
     obj = job(completions, 1) | {"kind": JOBS.name}

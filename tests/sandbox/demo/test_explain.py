@@ -1,4 +1,4 @@
-"""The latest events of a step that did not come true."""
+"""Latest events of a step whose condition was not met."""
 
 from hack.lab.demo.explain import _latest
 

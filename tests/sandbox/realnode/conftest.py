@@ -1,4 +1,4 @@
-"""Two clusters with a real node each, for the tests of this folder."""
+"""Two clusters with a real node each."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from hack.lab.sandbox.realnode import cgroups
 
 
 def why_not() -> str:
-    """Why this machine cannot have real nodes, empty if it can."""
+    """Return the reason why this machine cannot run real nodes; empty if it can."""
     if os.geteuid() != 0 or not shutil.which("ip"):
         return "real nodes take root and iproute2"
     probe = f"flotilla-probe-{os.getpid()}"
@@ -34,12 +34,12 @@ spec:
   terminationGracePeriodSeconds: 1
   containers: [{name: main, image: "flotilla.local/busybox:1", command: [sleep, "100000"]}]
 """
-"""A pod that waits for commands."""
+"""Pod that waits for commands."""
 
 
 @pytest.fixture(scope="session")
 def able() -> None:
-    """Skip where real nodes cannot be."""
+    """Skip the test if the machine cannot run real nodes."""
     if reason := why_not():
         pytest.skip(reason)
 
@@ -85,5 +85,5 @@ async def run(cluster: Cluster, pod: str, script: str, container: str = "") -> s
 
 
 async def field(cluster: Cluster, path: str, *what: str) -> str:
-    """One field of an object."""
+    """Return one field of an object."""
     return await kubectl(cluster, "get", *what, "-o", f"jsonpath={{{path}}}")

@@ -1,4 +1,4 @@
-"""A real node whose processes die, all at once or one by one, and the end of a cluster whose record is lost."""
+"""A real node whose processes die, all at once or one at a time, and the end of a cluster whose record is lost."""
 
 from collections.abc import AsyncIterator
 
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.realnodes, pytest.mark.timeout(12
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def real(able: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """Cluster `a`, where a container runs."""
+    """Cluster `a` with a running container."""
     async with Sandbox(tmp_path_factory.mktemp("real") / "one", ["a"], "real:1", agents=False) as sandbox:
         await apply(sandbox["a"], CLIENT)
         await ready(sandbox["a"], "client")
@@ -43,7 +43,7 @@ async def test_a_node_whose_plug_was_pulled_boots_again_and_nothing_outlives_its
 
     assert {line.state for line in real.status()} == {"running"}
     assert len(cgroups.members(f"flotilla-{identity(real.directory)}-a")) >= 3
-    # As after a crash: no record, and what watches over the containers is gone.
+    # Simulates a crash: the record and the container monitors no longer exist.
     (real.directory / "sandbox.json").unlink()
     await real.kill("a", "containerd")
     assert await Sandbox(real.directory).down()

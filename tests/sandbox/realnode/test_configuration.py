@@ -1,4 +1,4 @@
-"""What containerd, kubelet and the node's machine are told."""
+"""Configuration of containerd, kubelet and the node's machine."""
 
 import dataclasses
 import json

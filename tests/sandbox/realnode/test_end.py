@@ -1,4 +1,4 @@
-"""Real nodes whose start ends early: nothing of them stays on the machine."""
+"""Real nodes whose start is aborted: no part of them stays on the machine."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The machine's programs, and where they are missing."""
+"""Required programs of the machine, and machines that lack them."""
 
 import os
 import sys
@@ -13,7 +13,7 @@ from hack.lab.sandbox.realnode import host
 
 @pytest.fixture
 def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A machine that has none of the programs; returns the folder where it would find them."""
+    """Hide all programs of the machine. Return the folder in which they would be found."""
     monkeypatch.setattr(host, "_SYSTEM_FOLDERS", str(tmp_path))
     monkeypatch.setattr(host, "_PLUGIN_FOLDERS", (str(tmp_path),))
     monkeypatch.setenv("PATH", str(tmp_path))

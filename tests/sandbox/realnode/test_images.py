@@ -1,4 +1,4 @@
-"""Images made of a directory tree."""
+"""Images built from a directory tree."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ NAME = "flotilla.local/thing:1"
 
 
 def tree(folder: Path, order: tuple[str, ...] = ("b", "a")) -> Path:
-    """A tree whose files come into being in this order, at this time, as this user."""
+    """Create a tree with files in this order, with this time and this owner."""
     folder.mkdir()
     (folder / "bin").mkdir(mode=0o755)
     for name in order:

@@ -1,4 +1,4 @@
-"""Containers that really run: what pods mount, logs, exec, metrics, Services, and pods of other clusters."""
+"""Real containers: volumes of pods, logs, exec, metrics, Services, and pods of other clusters."""
 
 import json
 import shutil
@@ -95,7 +95,7 @@ spec:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", autouse=True)
 async def pods(real: Sandbox) -> None:
-    """Start the clusters, and the same pods in both, within no test's own time."""
+    """Start the clusters and the same pods in both, outside any test's time limit."""
     for cluster in real.clusters:
         await apply(cluster, WEB.replace("CLUSTER", cluster.name))
         await apply(cluster, CLIENT)
@@ -183,6 +183,6 @@ async def test_an_image_made_of_a_tree_runs_on_every_node(real: Sandbox, tmp_pat
 
 async def test_an_edit_of_a_config_map_reaches_the_files_of_a_pod(real: Sandbox) -> None:
     await kubectl(real["a"], "patch", "configmap", "words", "-p", '{"data": {"greeting": "changed"}}')
-    # One exec that looks again and again: an exec for each look costs more than all the rest.
+    # A single exec polls: one exec per check would cost more than the rest of the test.
     looks = "for i in $(seq 60); do grep -q changed /words/greeting && break; sleep 1; done; cat /words/greeting"
     assert await run(real["a"], "web", looks, "side") == "changed"
