@@ -1,4 +1,4 @@
-"""The CRD of AC3's network operator: its schema, field by field, and its example as a real API server takes it."""
+"""The CRD of AC3's network operator: its schema, field by field, and its example on a real API server."""
 
 from pathlib import Path
 from typing import Any

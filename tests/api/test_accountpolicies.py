@@ -29,7 +29,7 @@ def test_each_concerns_only_pods_that_the_agent_creates(name: str) -> None:
 
 
 def test_no_policy_with_parameters_refuses_pods_while_its_crd_is_missing() -> None:
-    # The API server looks for the parameters first, and reports an error for the pods of all users.
+    # The API server reads the parameters first, and reports an error for the pods of all users.
     every = [each for each in policies(AGENT, "home", "webhook") if "Binding" not in each["kind"]]
     by_name = {each["metadata"]["name"]: each["spec"] for each in every}
     parametrised = {name: spec["failurePolicy"] for name, spec in by_name.items() if "paramKind" in spec}

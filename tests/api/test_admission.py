@@ -1,4 +1,4 @@
-"""Policies say what they refuse, about proxy pods only, and nothing but a name is filled in."""
+"""Policies about proxy pods report their refusals, match no other pods, and only a name is substituted in them."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ def every(kind: str) -> dict[str, Any]:
 
 
 def found(kind: str) -> dict[str, Any]:
-    """Those about proxy pods."""
+    """Return the policies about proxy pods."""
     made = every(kind)
     return {name: made[name] for name in (CREATION, CHANGES)}
 

@@ -1,4 +1,4 @@
-"""Policies about the agent concern nobody else, and tell what they refuse and why."""
+"""Policies about the agent match no other user, and report each refusal with its reason."""
 
 import base64
 import re
@@ -25,7 +25,7 @@ EVERY = pytest.mark.parametrize("spec", FOUND.values(), ids=FOUND)
 @EVERY
 def test_a_policy_is_about_the_agent_and_nobody_else(spec: dict[str, Any]) -> None:
     condition, *others = spec["matchConditions"]
-    # That of its own gateways it has made itself.
+    # The agent has created the one of its own gateways.
     assert others == ([OWN_SECRET] if spec is FOUND[SECRETS] else [])
     assert condition["expression"] == f"request.userInfo.username == '{AGENT}'"
     assert str(spec).count(AGENT) == 1
@@ -55,7 +55,7 @@ def test_every_refusal_names_the_field_the_object_and_who_may(spec: dict[str, An
         assert re.match(r"'(metadata|spec|data|immutable)", told)
         assert re.search(r" of (node|namespace|secret|volume) ' \+ ", told)
         assert re.search(r": (leave|have) |change the rest yourself", told)
-        # What roles lack is told by these words, and tests look for them.
+        # Messages about missing permissions have these words, and tests search for them.
         assert " cannot " not in told
 
 
@@ -76,7 +76,7 @@ def test_what_the_agent_makes_is_a_virtual_node_to_the_policy() -> None:
     labels = virtual_node("team", "us")["metadata"]["labels"]
     assert labels[names.PROVIDER_KEY] == names.PROVIDER_VALUE
     assert all(f"'{names.PROVIDER_KEY}'" in each["expression"] for each in FOUND[NODES]["validations"])
-    # A target's own label may stand for this one.
+    # A target's own label may be used in place of this one.
     assert "virtual-kubelet'" not in str(FOUND[NODES])
 
 

@@ -1,4 +1,4 @@
-"""The CRDs as a real API server understands them: CEL rules are only as good as its verdict."""
+"""The CRDs on a real API server, which evaluates their CEL rules."""
 
 import copy
 import functools

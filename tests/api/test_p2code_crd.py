@@ -1,4 +1,4 @@
-"""The CRD of P2CODE's scheduler: its schema, field by field, and its example as a real API server takes it."""
+"""The CRD of P2CODE's scheduler: its schema, field by field, and its example on a real API server."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from tests.api.test_crds import nodes
 from tests.waiting import until
 
 EXAMPLE = Path(__file__).parent / "p2code.yaml"
-"""What the article about P2CODE shows: two workloads with different wishes, a caller and its backend."""
+"""Example of the article about P2CODE: two workloads with different requirements, a caller and its backend."""
 
 
 def test_the_kind_is_p2codes_and_nobody_gets_it_who_has_not_asked() -> None:

@@ -1,4 +1,4 @@
-"""The CRDs of Open Cluster Management as a real API server understands them: what is taken, defaulted and refused."""
+"""The CRDs of Open Cluster Management on a real API server: accepted, defaulted and refused fields."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_the_kinds_are_those_of_open_cluster_management_and_say_that_they_are_ou
         assert (version["name"], version["subresources"]) == (kind.version, {"status": {}})
         for path, node in nodes(version["schema"]["openAPIV3Schema"]):
             assert "type" in node or node.get("x-kubernetes-int-or-string"), path
-    # Nobody gets them who has not asked.
+    # The CRDs are installed only on request.
     assert not found.keys() & {crd["metadata"]["name"] for crd in crds()}
 
 
@@ -105,7 +105,7 @@ async def placements_have_the_references_defaults_and_refusals(client: Client, n
     assert kept["tolerations"][0]["operator"] == "Equal"
     assert kept["decisionStrategy"]["groupStrategy"]["clustersPerDecisionGroup"] == "100%"
     assert (kept["sortBy"], kept["scoreRateLimit"]) == ("ClusterName", "1m")
-    # What is no enum there is none here: a controller says what is wrong with it.
+    # The original has no enum, nor has this CRD: a controller reports invalid values.
     assert kept["predicates"] == PLACEMENT["predicates"]
     free = {
         "prioritizerPolicy": {"mode": "Other"},
@@ -136,7 +136,7 @@ async def sets_and_clusters_have_the_references_defaults_and_refusals(client: Cl
     with pytest.raises(Invalid, match="clusterSet"):
         await client.create(MANAGED_CLUSTER_SET_BINDINGS, empty, namespace)
     taints = [{"key": "a.b/c", "effect": "NoSelect", "timeAdded": None}]
-    # Nothing of a spec has to be there: who makes a cluster on a hub may leave its acceptance to somebody else.
+    # Every field of the spec is optional: on a hub, different users may create and accept a cluster.
     found = await client.create(MANAGED_CLUSTERS, made(MANAGED_CLUSTERS, namespace, spec={"taints": taints}))
     assert found["spec"] == {"taints": taints, "leaseDurationSeconds": 60}
     claims = {"clusterClaims": [{"name": "id.k8s.io", "value": "v" * 1024}], "allocatable": {"cpu": 4, "memory": "1Gi"}}

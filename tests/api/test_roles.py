@@ -19,7 +19,7 @@ from agent.api.roles import (
 def granted(role: dict[str, Any]) -> dict[str, set[str]]:
     found = {}
     for rule in role["rules"]:
-        # Of two groups that have pods, the core has its name alone.
+        # Two API groups have pods; the core group is named without a suffix.
         group = ".metrics.k8s.io" if rule["apiGroups"] == ["metrics.k8s.io"] else ""
         found.update({f"{resource}{group}": set(rule["verbs"]) for resource in rule["resources"]})
     return found

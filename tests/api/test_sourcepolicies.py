@@ -1,4 +1,4 @@
-"""Policies about sources read who they are from Sources, and a cluster without these works as before."""
+"""Policies about sources identify them by Source objects; a cluster without Sources works as before."""
 
 from agent.api.admission import policies
 from agent.api.roles import EVERYTHING, SOURCE_RULES
@@ -41,7 +41,7 @@ def test_all_that_roles_let_sources_change_is_guarded_in_the_clusters_own_namesp
         for grant in (*EVERYTHING, *SOURCE_RULES)
         if grant.verb in ("create", "update", "patch", "delete") and grant.sub != "finalizers"
     }
-    # Which Leases a source writes is guarded everywhere.
+    # The Leases that a source may write are restricted in every cluster.
     assert writes - guarded == {("coordination.k8s.io", "leases")}
 
 

@@ -1,4 +1,4 @@
-"""Cancellation that is meant for somebody counts for nobody else, and none is lost."""
+"""A cancellation reaches exactly the task that it is meant for, and none is lost."""
 
 import asyncio
 

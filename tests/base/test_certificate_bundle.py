@@ -86,7 +86,7 @@ def test_what_is_served_is_trusted_at_every_step_of_ten_years(fresh: Bundle) -> 
             moved = advance(bundle, at + wait * MINUTE)
             assert serves_under_trusted_ca(moved)
             assert certificates.expiry(moved.serving.certificate) > at + wait * MINUTE
-            # An API server that still trusts what it was told before accepts what is served now.
+            # An API server with the previous CA accepts the certificate that is served now.
             assert any(
                 certificates.signed_by(moved.serving.certificate, one) for one in certificates.split(bundle.trusted)
             )

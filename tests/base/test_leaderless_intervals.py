@@ -15,7 +15,7 @@ def ago(seconds: float) -> datetime:
 
 
 def noted(seconds: float, known: tuple[Absence, ...] = ()) -> tuple[Absence, ...]:
-    """After a lease of 12 s that was renewed so long ago was taken."""
+    """Return the intervals recorded at the takeover of a 12 s lease that was renewed this many seconds ago."""
     return leaderless_intervals.noted(known, micro_stamp(ago(seconds)), SECONDS, NOW)
 
 

@@ -9,7 +9,7 @@ from agent.base.log import change_detail, configure, context
 
 @pytest.fixture(autouse=True)
 def restored() -> Iterator[None]:
-    """Other tests find logging as it was."""
+    """Restore the logging configuration for other tests."""
     root = logging.getLogger()
     before = (root.handlers[:], root.level, {name: logging.getLogger(name).level for name in ("agent", "webhook")})
     yield

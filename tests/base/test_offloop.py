@@ -1,4 +1,4 @@
-"""Work in threads: the event loop goes on, and a tenant with many pieces of work delays only itself."""
+"""Work in threads: the event loop continues, and a tenant with many pieces of work delays only itself."""
 
 import asyncio
 import threading

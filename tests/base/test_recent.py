@@ -1,4 +1,4 @@
-"""What was noted lately."""
+"""Recently recorded entries."""
 
 from agent.base.recent import Recent
 

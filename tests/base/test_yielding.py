@@ -1,4 +1,4 @@
-"""Those who never wait let others have their turn, in the order in which they came."""
+"""Cooperative yielding: CPU-bound coroutines take turns in order of arrival."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ def work(seconds: float = 0.001) -> None:
 
 
 async def passes(count: int) -> None:
-    """So many passes of the event loop: what each answer from a network takes some of."""
+    """Run this many passes of the event loop; each answer from a network takes some."""
     for _ in range(count):
         await asyncio.sleep(0)
 
@@ -48,7 +48,7 @@ async def test_turns_come_in_the_order_in_which_they_were_asked_for() -> None:
             order.append(number)
 
     await asyncio.gather(*(busy(number) for number in range(8)))
-    # Who began has the first slice for itself; then everybody has had a turn before anybody has another.
+    # The first coroutine has the first slice for itself; then every coroutine has a turn before any has another.
     assert max(order.index(number) for number in range(8)) < 12
     assert Counter(order) == dict.fromkeys(range(8), 4)
 
@@ -83,7 +83,7 @@ async def test_a_share_is_no_more_than_its_portion_of_the_time(portion: float, m
         await share.worked(0.002)
     assert portion * (now - 1000) + SLICE >= 2.0
     now += 3600
-    # Having been silent gives no right to more later.
+    # An idle period gives no additional slices later.
     before = now
     for _ in range(1000):
         now += 0.002

@@ -1,4 +1,4 @@
-"""Candidates as sources ask for them, and the extender as a scheduler asks it."""
+"""Candidates as sources create them, and the extender called as a scheduler calls it."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ ROUND, ENDED, HOLD = names.ANNOTATION_RESERVE_ROUND, names.ANNOTATION_RESERVE_EN
 
 
 def chaperon(name: str, *, rounds: bool = True, cpu: str = "1", **spec: Any) -> Raw:
-    """A candidate's PodChaperon; a source that knows no `rounds` is Admiralty's."""
+    """Return a candidate's PodChaperon; without `rounds` it is that of an Admiralty source."""
     labels = {names.LABEL_PARENT_UID: f"parent-of-{name}"}
     if rounds:
         labels[names.LABEL_PARENT_CLUSTER_UID] = "source"
@@ -48,13 +48,13 @@ def chaperon(name: str, *, rounds: bool = True, cpu: str = "1", **spec: Any) -> 
 
 
 async def candidate(client: Client, namespace: str, name: str, **more: Any) -> Raw:
-    """A candidate, once the agent has made its pod, which is returned."""
+    """Create a candidate. Return its pod once the agent has created it."""
     await client.create(CHAPERONS, chaperon(name, **more), namespace)
     return await until(lambda: client.get(PODS, name, namespace))
 
 
 async def annotations(client: Client, namespace: str, name: str) -> dict[str, str]:
-    """What the chaperon of a candidate says."""
+    """Return the annotations of a candidate's chaperon."""
     found = await client.get(CHAPERONS, name, namespace)
     return dict(found["metadata"].get("annotations") or {})
 
@@ -65,7 +65,7 @@ async def annotate(client: Client, namespace: str, name: str, key: str, value: s
 
 
 async def reserved(client: Client, namespace: str, name: str, *, other_than: str = "") -> str:
-    """Wait until a candidate is reserved, by another hold than the one named; returns the hold's mark."""
+    """Wait until a candidate is reserved by a hold other than the named one. Return the hold's mark."""
 
     async def probe() -> str:
         found = await annotations(client, namespace, name)
@@ -76,7 +76,7 @@ async def reserved(client: Client, namespace: str, name: str, *, other_than: str
 
 
 async def not_reserved(client: Client, namespace: str, name: str) -> dict[str, str]:
-    """Wait until a candidate is reserved no more; returns what its chaperon says then."""
+    """Wait until a candidate is no longer reserved. Return its chaperon's annotations."""
 
     async def probe() -> dict[str, str] | None:
         found = await annotations(client, namespace, name)
@@ -86,7 +86,7 @@ async def not_reserved(client: Client, namespace: str, name: str) -> dict[str, s
 
 
 async def bound(client: Client, namespace: str, name: str) -> str:
-    """Wait until a pod has a node, and return that."""
+    """Wait until a pod has a node. Return the node."""
 
     async def probe() -> str:
         return str((await client.get(PODS, name, namespace))["spec"].get("nodeName", ""))
@@ -95,7 +95,7 @@ async def bound(client: Client, namespace: str, name: str) -> str:
 
 
 class Asker:
-    """Asks the extender as a kube-scheduler does."""
+    """Client that calls the extender as a kube-scheduler does."""
 
     def __init__(self, http: aiohttp.ClientSession, url: str, tls: ssl.SSLContext | None = None) -> None:
         self._http = http
@@ -103,20 +103,20 @@ class Asker:
         self._tls = tls
 
     async def post(self, body: bytes) -> str:
-        """The error in the answer to any body, empty when it says that the pod is bound."""
+        """Post any body. Return the error in the answer; empty if the pod is bound."""
         more: Raw = {"ssl": self._tls} if self._tls else {}
         async with self._http.post(f"{self._url}/bind", data=body, **more) as answer:
             assert answer.status == 200
             return str((await answer.json())["Error"])
 
     async def bind(self, pod: Raw, node: str, **other: str) -> str:
-        """The answer to a bind."""
+        """Bind a pod. Return the answer's error."""
         metadata = pod["metadata"]
         fields = {"PodName": metadata["name"], "PodNamespace": metadata["namespace"], "PodUID": metadata["uid"]}
         return await self.post(json.dumps({**fields, "Node": node, **other}).encode())
 
     async def bind_until_not(self, refusal: str, pod: Raw, node: str) -> str:
-        """The answer once it is another: a scheduler asks again, until the extender has seen what has changed."""
+        """Retry the bind, as a scheduler does, until the extender has observed the change. Return the new answer."""
         while True:
             answer = await self.bind(pod, node)
             if answer != refusal:
@@ -125,7 +125,8 @@ class Asker:
 
     @contextlib.asynccontextmanager
     async def binding(self, pod: Raw, node: str, *, past: str = "") -> AsyncIterator[asyncio.Task[str]]:
-        """A bind under way, asked for again while it says `past`; leaving cancels it, which closes its connection."""
+        """Bind in the background, retried while the answer contains `past`. Leaving cancels it and closes its
+        connection."""
         task = asyncio.create_task(self.bind_until_not(past, pod, node) if past else self.bind(pod, node))
         try:
             yield task
@@ -135,7 +136,7 @@ class Asker:
 
 
 async def own_kubeconfig(cluster: SandboxCluster) -> Path:
-    """A kubeconfig of the account of candidate schedulers, once its rights count."""
+    """Return a kubeconfig of the account of candidate schedulers, once its permissions are in force."""
     file = cluster.directory / "candidates.kubeconfig"
     if file.exists():
         return file
@@ -157,13 +158,13 @@ async def own_kubeconfig(cluster: SandboxCluster) -> Path:
 
 @contextlib.asynccontextmanager
 async def serving(cluster: SandboxCluster, **settings: Any) -> AsyncIterator[Asker]:
-    """An extender with the rights of the account that the chart gives it."""
+    """Run an extender with the permissions that the chart grants its account."""
     address = settings.pop("extender_address", f"127.0.0.1:{free_port()}")
     tls = settings.pop("tls", None)
     local = Cluster(load(str(await own_kubeconfig(cluster))), "local")
     async with contextlib.AsyncExitStack() as stack:
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        # Of a TLS connection that is closed, the loop has a step left to do.
+        # The event loop needs another step to close a TLS connection.
         stack.push_async_callback(asyncio.sleep, 0.05)
         stack.push_async_callback(local.close)
         supervisor = await stack.enter_async_context(Supervisor("test"))

@@ -1,4 +1,4 @@
-"""The extender in the agent, asked by a real kube-scheduler; what the steps are worth that the other tests assume."""
+"""The extender in the agent, called by a real kube-scheduler; confirms the assumptions of the other tests."""
 
 import asyncio
 import contextlib
@@ -38,7 +38,7 @@ Raw = dict[str, Any]
 NODES = 3
 CPU = 4
 FULL = {"cpu": "3500m", "nodeSelector": {"kubernetes.io/hostname": "t-node-0"}}
-"""Of these, only one has room in the whole cluster."""
+"""Spec of a pod of which only one fits into the whole cluster."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -58,7 +58,7 @@ async def one(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def t(one: Sandbox) -> AsyncIterator[Client]:
-    """A client with all rights."""
+    """Client with all permissions."""
     client = connect(one["t"].kubeconfig, name="t")
     async with client.session:
         yield client
@@ -67,7 +67,7 @@ async def t(one: Sandbox) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def room(t: Client) -> AsyncIterator[str]:
-    """A namespace; in the end the whole cluster is empty again."""
+    """Namespace; at the end, the whole cluster is empty again."""
     name = f"test-{secrets.token_hex(4)}"
     await t.create(NAMESPACES, {"metadata": {"name": name}})
     await until(lambda: t.get(SERVICE_ACCOUNTS, "default", name))
@@ -82,7 +82,7 @@ async def room(t: Client) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def killed(one: Sandbox, *processes: str) -> AsyncIterator[None]:
-    """Some processes are killed, and start again in the end."""
+    """Kill some processes, and start them again at the end."""
     for process in processes:
         await one.kill("t", process)
     try:
@@ -98,7 +98,7 @@ async def allow(t: Client, room: str, names: Iterable[str]) -> None:
 
 
 async def runs(t: Client, room: str, name: str) -> Raw:
-    """Wait until a chaperon says that its candidate runs."""
+    """Wait until a chaperon reports that its candidate runs."""
 
     async def probe() -> Raw | None:
         found = await t.get(CHAPERONS, name, room)
@@ -108,7 +108,7 @@ async def runs(t: Client, room: str, name: str) -> Raw:
 
 
 async def says(t: Client, room: str, name: str, reason: str, message: str = "") -> None:
-    """Wait until a chaperon says why its candidate is not scheduled."""
+    """Wait until a chaperon reports why its candidate is not scheduled."""
 
     async def probe() -> bool:
         return any(
@@ -147,7 +147,7 @@ async def test_a_lost_source_gives_its_place_to_another_and_gets_one_when_it_ask
     await t.create(CHAPERONS, chaperon("other", **FULL), room)
     await says(t, room, "other", "Unschedulable")
     assert (await not_reserved(t, room, "lost"))[ENDED] == "0"
-    # It says Unschedulable still: that it is reserved wins.
+    # The status is still Unschedulable, but the reservation wins.
     await reserved(t, room, "other")
     await says(t, room, "other", "Unschedulable")
     await allow(t, room, ["other"])
@@ -223,7 +223,7 @@ async def test_a_candidate_whose_round_is_over_is_tried_again_and_again_without_
 
 
 async def attempts(one: Sandbox) -> int:
-    """How often the scheduler has been told that a round is over."""
+    """Return how often the log of the scheduler records the end of a round."""
     log = one["t"].log("candidate-scheduler")
     return (await asyncio.to_thread(log.read_text)).count("waiting for its source to ask again")
 
@@ -247,7 +247,7 @@ async def test_without_agent_and_scheduler_a_reservation_is_none_once_its_time_i
     await reserved(t, room, "web")
     async with contextlib.AsyncExitStack() as scheduler:
         async with killed(one, "agent"):
-            # In the other order, the agent would see the connection end.
+            # In the reverse order, the agent would observe the end of the connection.
             await scheduler.enter_async_context(killed(one, "candidate-scheduler"))
             assert HOLD in await annotations(t, room, "web")
         assert ENDED not in await not_reserved(t, room, "web")
@@ -295,6 +295,6 @@ async def test_a_pod_that_is_no_candidate_is_told_what_to_do(t: Client, room: st
 
 
 async def refused(t: Client, room: str, message: str) -> bool:
-    """Whether the pod itself says why it was not bound, which needs no agent."""
+    """Return whether the pod itself has the reason why it was not bound, which needs no agent."""
     conditions = (await t.get(PODS, "web", room))["status"].get("conditions", ())
     return any(message in each.get("message", "") for each in conditions)

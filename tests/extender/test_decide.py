@@ -1,4 +1,4 @@
-"""Every step of a hold, and that no sequence of events binds what must not be bound."""
+"""Every step of a hold, and proof that no sequence of events binds a pod wrongly."""
 
 import dataclasses
 import re
@@ -113,7 +113,7 @@ def test_a_pod_that_goes_while_it_is_held_is_no_fault_of_its_source() -> None:
 def test_a_held_candidate_whose_chaperon_goes_is_let_go_with_its_pod_and_nothing_is_written(
     found: Chaperon | None, without_pod: str
 ) -> None:
-    """To say no earlier would have the scheduler write a condition, and try again."""
+    """An earlier refusal would make the scheduler write a condition and retry."""
     held = BindAttempt(ASKED, POD, found, "h", reserved=True)
     assert decide(held) == Wait()
     for over, outcome in (

@@ -1,4 +1,4 @@
-"""Binds on a real API server, where nothing schedules candidates: the test asks as the scheduler would."""
+"""Binds on a real API server without a scheduler: the test calls the extender as the scheduler would."""
 
 import asyncio
 import re
@@ -42,14 +42,14 @@ LATER = "only its last attempt counts"
 
 @pytest_asyncio.fixture(autouse=True)
 async def chaperon_room(cluster: Cluster, namespace: str) -> AsyncIterator[None]:
-    """What makes pods of chaperons; it ends before the namespace does."""
+    """Run the chaperon controller, which ends before the namespace does."""
     async with running(cluster, Chaperon, pod_missing=0.5):
         yield
 
 
 @pytest_asyncio.fixture
 async def node(client: Client) -> str:
-    """A node of the cluster."""
+    """Name of a node of the cluster."""
     (found, *_) = await client.list(NODES)
     return str(found["metadata"]["name"])
 
@@ -135,7 +135,7 @@ async def test_pods_that_are_not_ours_or_not_waiting_are_refused_and_nothing_is_
         async def known_as_bound() -> bool:
             return f"is already bound to node {node}" in await asker.bind(pod, node)
 
-        # Until the watch shows it, the API server says so in words of its own.
+        # Until the watch delivers the binding, the message is the API server's.
         await until(known_as_bound)
     assert "nodeName" not in (await client.get(PODS, "stray", namespace))["spec"]
     await client.delete(PODS, "stray", namespace, grace=0)
@@ -149,7 +149,7 @@ async def test_a_pod_that_is_deleted_while_it_is_held_ends_its_hold_and_the_next
         async with asker.binding(pod, node) as answer:
             await reserved(client, namespace, "web")
             await client.delete(PODS, "web", namespace, grace=0)
-            # Depends on which of the events is seen first.
+            # Depends on the event that is observed first.
             assert re.search("being deleted|does not exist any more|has UID", await answer)
         said = await not_reserved(client, namespace, "web")
         assert ENDED not in said
@@ -158,7 +158,7 @@ async def test_a_pod_that_is_deleted_while_it_is_held_ends_its_hold_and_the_next
             found = await client.get(PODS, "web", namespace)
             return found if found["metadata"]["uid"] != pod["metadata"]["uid"] else None
 
-        # Of a pod that never ran, the room makes another at once.
+        # The controller immediately replaces a pod that never ran.
         again = await until(made_again)
         await annotate(client, namespace, "web", ALLOWED, "true")
         assert "deleted and created again" in await asker.bind(pod, node)
@@ -250,7 +250,7 @@ async def test_an_api_server_that_refuses_the_bind_is_quoted(cluster: Cluster, c
     async with serving(cluster) as asker:
         first = await asker.bind(pod, "a-node")
         assert first == ""
-        # Our watch need not have seen that yet: the API server has.
+        # The extender's watch may be late: the API server decides.
         assert "already" in await asker.bind(pod, "b-node")
     assert await bound(client, namespace, "web") == "a-node"
 

@@ -1,4 +1,4 @@
-"""The extender as a process of its own, as the chart runs it beside the candidate scheduler."""
+"""The extender as a separate process, as the chart runs it next to the candidate scheduler."""
 
 import contextlib
 import functools
@@ -63,7 +63,7 @@ async def test_it_binds_what_is_allowed_and_takes_back_what_is_not_with_no_other
         _, told = await process.communicate()
         assert process.returncode == 0, told.decode()
         assert b"Traceback" not in told
-        # The mark has been taken back before the process ended.
+        # The mark was removed before the process ended.
         assert not {RESERVED, HOLD} & (await annotations(client, namespace, "late")).keys()
 
 

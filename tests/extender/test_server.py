@@ -1,4 +1,4 @@
-"""Who is served, and what nobody can ask."""
+"""Access to the extender: accepted clients, and requests refused to all."""
 
 import asyncio
 import datetime
@@ -57,7 +57,7 @@ class Files:
         }
 
     def client(self, authority: Authority | None) -> ssl.SSLContext:
-        """What a scheduler connects with; without an authority, it has no certificate."""
+        """Return a scheduler's HTTP client; without an authority, it has no certificate."""
         context = ssl.create_default_context(cadata=self.servers.pair.certificate.decode())
         if authority is not None:
             context.load_cert_chain(*write(self.directory, "scheduler", authority.client("scheduler")))

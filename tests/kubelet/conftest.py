@@ -1,4 +1,4 @@
-"""What the tests of the kubelet API share."""
+"""Fixtures for tests of the kubelet API."""
 
 from collections.abc import AsyncIterator
 

@@ -1,6 +1,7 @@
 """Pods on virtual nodes of a real cluster, which is both source and target.
 
-Delegates are on a node whose kubelet is ours: it tells what the target's API server asks of it, and streams bytes.
+Delegates are on a node with a test kubelet, which records the requests of the target's API server and streams
+bytes.
 """
 
 import asyncio
@@ -30,7 +31,7 @@ CONTAINERS = [{"name": "main", "image": "busybox"}, {"name": "side", "image": "b
 
 
 def host_facing(cluster: Cluster) -> str:
-    """The address of this machine that the cluster's API server can reach."""
+    """Return the address of this machine that the cluster's API server can reach."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((cluster.address, 9))
         return str(probe.getsockname()[0])
@@ -38,16 +39,16 @@ def host_facing(cluster: Cluster) -> str:
 
 @dataclass
 class Kubelet:
-    """A node's kubelet: it answers logs with `log` and echoes what comes on an upgraded connection."""
+    """Kubelet of a node that answers logs with `log` and echoes data on upgraded connections."""
 
     node: str
     log: bytes = b"hello\n"
     asked: list[tuple[str, list[tuple[str, str]]]] = field(default_factory=list)
-    """Paths with their queries."""
+    """Paths with their queries, as requested."""
     endless: bool = False
-    """Logs have no end."""
+    """Whether logs have no end."""
     open: int = 0
-    """Upgraded connections and endless logs."""
+    """Number of upgraded connections and endless logs."""
 
     async def serve(self, channel: Channel) -> None:
         with contextlib.suppress(OSError):
@@ -86,7 +87,7 @@ class Kubelet:
 
 @contextlib.asynccontextmanager
 async def real_node(cluster: Cluster, client: Client, name: str) -> AsyncIterator[Kubelet]:
-    """A node of the cluster with a kubelet of our own."""
+    """Create a node of the cluster with a test kubelet."""
     kubelet, tasks = Kubelet(name), set[asyncio.Future[None]]()
 
     def accepted(channel: Channel) -> None:
@@ -111,7 +112,7 @@ async def real_node(cluster: Cluster, client: Client, name: str) -> AsyncIterato
 
 @dataclass(frozen=True)
 class Placed:
-    """A proxy pod with all that belongs to it."""
+    """Proxy pod with all objects that belong to it."""
 
     proxy: Raw
     chaperon: Raw
@@ -119,7 +120,7 @@ class Placed:
 
 
 async def place(client: Client, deps: Deps, namespace: str, name: str, node: str, kubelet: Kubelet) -> Placed:
-    """A proxy pod that is bound to a virtual node, and its delegate on a node with a kubelet."""
+    """Create a proxy pod bound to a virtual node, and its delegate on a node with a kubelet."""
     spec = {"containers": CONTAINERS, "nodeName": node, "schedulerName": names.SCHEDULER_PROXY}
     proxy = await client.create(PODS, {"metadata": {"name": name, "namespace": namespace}, "spec": spec})
     await _running(client, namespace, name)
@@ -138,7 +139,7 @@ async def place(client: Client, deps: Deps, namespace: str, name: str, node: str
 
 
 async def make_delegate(client: Client, chaperon: Raw, kubelet: Kubelet, *, foreign: bool = False) -> Raw:
-    """The pod that the target's agent makes of a chaperon; or one that somebody else has made, of the same name."""
+    """Create the pod that the target's agent makes of a chaperon, or a foreign pod of the same name."""
     name, namespace = chaperon["metadata"]["name"], chaperon["metadata"]["namespace"]
     owner = {
         "apiVersion": CHAPERONS.api_version,
@@ -157,7 +158,7 @@ async def make_delegate(client: Client, chaperon: Raw, kubelet: Kubelet, *, fore
 
 
 async def upgraded(client: Client, path: str, query: list[tuple[str, str]], protocol: str = "SPDY/3.1") -> Answer:
-    """What the API server answers to who wants a stream."""
+    """Return the API server's answer to a request for a stream."""
     channel = await connect(client.session)
     headers = [("Connection", "Upgrade"), ("Upgrade", protocol)]
     method = "POST"
@@ -174,7 +175,7 @@ async def upgraded(client: Client, path: str, query: list[tuple[str, str]], prot
 
 
 async def refusal(client: Client, path: str) -> str:
-    """What the API server passes on of a stream that is refused."""
+    """Return the refusal of a stream as the API server passes it on."""
     query = [("container", "main"), ("command", "sh"), ("stdout", "true")]
     answer = await upgraded(client, path, query)
     text = b""
@@ -185,7 +186,7 @@ async def refusal(client: Client, path: str) -> str:
 
 
 async def directly(address: str, port: int, path: str, token: str = "", method: str = "GET", *lines: str) -> Any:
-    """Status and body of what the kubelet API itself answers."""
+    """Return status and body of the kubelet API's own answer."""
     _, channel = await asyncio.get_running_loop().create_connection(Channel, address, port)
     try:
         await channel.start_tls(anybody())
@@ -197,7 +198,7 @@ async def directly(address: str, port: int, path: str, token: str = "", method: 
 
 
 async def _running(client: Client, namespace: str, name: str) -> None:
-    """As a kubelet would say it."""
+    """Set the pod's status to running, as a kubelet does."""
     status = {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}
     await client.patch(PODS, name, {"status": status}, namespace, sub="status")
 
@@ -207,7 +208,7 @@ async def _known(deps: Deps, pod: tuple[str, str]) -> bool:
 
 
 async def remove(client: Client, namespace: str) -> None:
-    """Pods and chaperons of a namespace; no kubelet ends them."""
+    """Delete pods and chaperons of a namespace, in which no kubelet ends pods."""
     for kind in (PODS, CHAPERONS):
         for obj in await client.list(kind, namespace):
             with contextlib.suppress(NotFound):

@@ -1,4 +1,4 @@
-"""A pod on a virtual node of a real cluster, and who asks for it."""
+"""A pod on a virtual node of a real cluster, and its users."""
 
 import secrets
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ ROOMS = (TargetController, VirtualNodeController, KubeletController)
 
 @dataclass
 class Scene:
-    """A pod `web` on the virtual node of target `c1`; target `c2` is the same cluster again."""
+    """Pod `web` on the virtual node of target `c1`; target `c2` is the same cluster again."""
 
     client: Client
     deps: Deps
@@ -52,7 +52,7 @@ class Scene:
         return status, body.decode()
 
     async def account(self, *nodes: str, **rules: list[str]) -> str:
-        """The token of somebody who may do this to subresources of nodes: of these, by default of all."""
+        """Return the token of a user with this verb on subresources of nodes: these, by default all."""
         name = f"{self.namespace}-{secrets.token_hex(2)}"
         account = {"metadata": {"name": name, "namespace": self.namespace}}
         await self.client.create(SERVICE_ACCOUNTS, account)
@@ -68,13 +68,13 @@ class Scene:
         sub, (verb, *_) = next(iter(rules.items()))
         node = nodes[0] if nodes else self.node
         asked = {"verb": verb, "version": NODES.version, "resource": NODES.plural, "subresource": sub, "name": node}
-        # The kubelet remembers for a while whom it has refused.
+        # The kubelet API caches refusals for a while.
         await allowed(self.client, self.namespace, name, **asked)
         return await token(self.client, self.namespace, name)
 
 
 async def ready(deps: Deps, *keys: tuple[str, str]) -> bool:
-    """Whether these targets are connected."""
+    """Return whether these targets are connected."""
     found = [deps.targets.get(key) for key in keys]
     return all(target is not None and target.ready for target in found)
 

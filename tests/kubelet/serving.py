@@ -1,4 +1,4 @@
-"""A server of the kubelet API on loopback, with a few users and rights of its own instead of reviews."""
+"""Server of the kubelet API on loopback, with fixed users and permissions instead of reviews."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Users:
-    """Token `good` is somebody, as is who has a certificate."""
+    """Authenticator that accepts the token `good` and any certificate."""
 
     async def user(self, certificate: Mapping[str, Any], headers: Headers) -> User | None:
         named = of_certificate(certificate)
@@ -34,7 +34,7 @@ class Users:
 
 
 class Rights:
-    """Everybody may all but POST."""
+    """Authorizer that permits every user all verbs but POST."""
 
     async def allows(self, user: User, node: str, wanted: Attributes) -> bool:
         return wanted.verb == "get"
@@ -42,7 +42,7 @@ class Rights:
 
 @dataclass
 class Serving:
-    """Where the server is, and what it has been asked."""
+    """Running server, and the requests that it has received."""
 
     server: Server
     running: asyncio.Future[None]
@@ -72,7 +72,7 @@ def anybody() -> ssl.SSLContext:
 
 
 async def say(channel: Channel, data: bytes) -> tuple[int, bytes]:
-    """Status and body of the answer, in chunks where it has no length."""
+    """Send a request. Return status and body of the answer, in chunks if it has no length."""
     await channel.write(data)
     start, headers = http_headers.split(await channel.read_until(http_headers.END, 100_000))
     if not headers.get("Content-Length"):

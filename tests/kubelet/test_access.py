@@ -1,4 +1,4 @@
-"""Who is let in as far as what, by a real API server's reviews."""
+"""Authentication and authorization of users, by a real API server's reviews."""
 
 import base64
 import json
@@ -33,7 +33,7 @@ async def test_nobody_gets_in_without_a_right_and_with_one_only_as_far_as_it_goe
         (proxy, "/pods"): 200,
         (proxy, "/healthz"): 200,
         (proxy, log_path): 200,
-        # By GET as by POST: reading is not running commands.
+        # By GET as well as by POST: permission to read does not include running commands.
         (proxy, exec_path): 403,
     }
     found = {(who, path): (await scene.ask(path, who))[0] for who, path in wanted}

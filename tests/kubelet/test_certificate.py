@@ -1,4 +1,4 @@
-"""The serving certificate: what is asked for, and what becomes of the answer."""
+"""Serving certificate: the request, and the handling of the signer's answer."""
 
 import base64
 import datetime

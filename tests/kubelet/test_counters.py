@@ -1,4 +1,4 @@
-"""Rates that become counters."""
+"""Counters computed from rates."""
 
 from datetime import UTC, datetime, timedelta
 

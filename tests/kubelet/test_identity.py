@@ -1,4 +1,4 @@
-"""Users of certificates."""
+"""Users named by certificates."""
 
 from agent.kube.tokens import User
 from agent.kubelet.identity import of_certificate

@@ -1,4 +1,4 @@
-"""Answers that count for some seconds."""
+"""Answers cached for some seconds."""
 
 import asyncio
 

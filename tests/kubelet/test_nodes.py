@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster]
 
 
 class Renewals:
-    """The first certificate is renewed at once, the others are not."""
+    """Only the first certificate is renewed immediately."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -57,7 +57,7 @@ async def test_the_serving_certificate_is_signed_and_renewed_with_connections_op
     answer.channel.send(b"still there|")
     assert await answer.channel.read_until(b"|", 100) == b"still there|"
     answer.channel.close()
-    # It blocks, and is answered by this very process.
+    # It blocks, and this process answers it.
     presented = await asyncio.to_thread(ssl.get_server_certificate, (scene.address, scene.port()))
     issued = [each["status"].get("certificate") for each in await scene.client.list(CERTIFICATE_REQUESTS)]
     der = [ssl.PEM_cert_to_DER_cert(base64.b64decode(each).decode()) for each in issued if each]
@@ -111,7 +111,7 @@ async def test_a_node_keeps_its_port_over_restarts_of_the_agent(
 
 
 class Twice(KubeletController):
-    """Ends once in the middle, as after a failure, and is started again."""
+    """Server that ends once, as after a failure, and is restarted."""
 
     def __init__(self, deps: Deps) -> None:
         super().__init__(deps)
@@ -202,7 +202,7 @@ async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too_and_s
 
 
 async def warned(client: Client, name: str) -> bool:
-    """Whether the node that has this name now, if there is one, has the Event."""
+    """Return whether the current node of this name has the Event; False without a node."""
     uids = {node["metadata"]["uid"] for node in await client.list(NODES, fields=f"metadata.name={name}")}
     events = await client.list(EVENTS, "default", fields=f"involvedObject.name={name},reason=NoCertificate")
     return bool(uids & {event["involvedObject"]["uid"] for event in events})

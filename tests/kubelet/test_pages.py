@@ -1,4 +1,4 @@
-"""What a virtual node tells of its pods' usage."""
+"""Usage of pods in the answers of a virtual node."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -19,7 +19,7 @@ NOTHING = NodeUsage((), 0)
 
 
 def read(text: str) -> dict[tuple[str, str], tuple[float, float | None]]:
-    """Value and time by name and container (or pod)."""
+    """Return value and time by name and container (or pod)."""
     found = {}
     for family in text_string_to_metric_families(text):
         for each in family.samples:
@@ -53,7 +53,7 @@ def test_metrics_server_leaves_out_no_pod_whose_containers_sleep() -> None:
     found = counters.take([(key, Sample(AT, 15.0, 0, 4096)) for key in keys], {("uid-1", "chaperon")})
     pod = PodUsage("ns", "web", "uid-1", STARTED, {key[2]: (reading, STARTED) for key, reading in found.items()})
     shown = read(pages.resource(NodeUsage((pod,), counters.node), AT))
-    # As its decodeBatch has it: nothing that is 0 counts, and each container has all three.
+    # As in metrics-server's decodeBatch: zero values are ignored, and each container needs all three.
     for name in ("container_cpu_usage_seconds_total", "container_memory_working_set_bytes"):
         assert all(int(shown[name, key[2]][0] * 1e9) > 0 for key in keys)
     assert int(shown["node_cpu_usage_seconds_total", ""][0] * 1e9) > 0

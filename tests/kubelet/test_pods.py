@@ -1,4 +1,4 @@
-"""What a target says of a delegate is read, or said to be unreadable."""
+"""A delegate's status from a target is parsed, or reported as unreadable."""
 
 import contextlib
 

@@ -1,4 +1,4 @@
-"""What a request asks for, and which right it takes."""
+"""Requested resource of a request, and the permission that it requires."""
 
 import pytest
 

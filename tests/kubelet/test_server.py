@@ -1,4 +1,4 @@
-"""Connections to the kubelet API: who is let in, and what leaves it serving."""
+"""Connections to the kubelet API: accepted clients, and faults that the server survives."""
 
 import asyncio
 import contextlib

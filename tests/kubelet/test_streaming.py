@@ -1,4 +1,4 @@
-"""Logs and upgraded connections, asked of a real API server: they reach the delegate, or say why not."""
+"""Logs and upgraded connections through a real API server: they reach the delegate, or the refusal has a reason."""
 
 import contextlib
 import secrets
@@ -103,7 +103,7 @@ async def test_no_request_reaches_a_pod_that_this_virtual_node_does_not_run(scen
         assert (await scene.ask(path, who, target=target, method="POST"))[0] == 404
     other = f"/exec/{namespace}/web/another-uid/main?command=sh&output=1"
     assert (await scene.ask(other, who, method="POST"))[0] == 404
-    # A pod that somebody else made in the target, of the delegate's name.
+    # A foreign pod in the target with the delegate's name.
     await scene.client.delete(PODS, web.delegate["metadata"]["name"], namespace, grace=0)
     await make_delegate(scene.client, web.chaperon, scene.kubelet, foreign=True)
     with pytest.raises(BadRequest, match="is not the delegate of this pod"):
@@ -185,7 +185,7 @@ async def _says(scene: Scene, sub: str, words: str) -> bool:
 
 @contextlib.asynccontextmanager
 async def summary(scene: Scene, version: str | None) -> AsyncIterator[None]:
-    """What the target's agent tells: one of ours its version, Admiralty's none."""
+    """Publish the target's summary: with a version for Flotilla's agent, without one for Admiralty's."""
     annotations = {ANNOTATION_AGENT_VERSION: version} if version else {}
     head = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
     with contextlib.suppress(NotFound):
@@ -200,7 +200,7 @@ async def summary(scene: Scene, version: str | None) -> AsyncIterator[None]:
 
 
 async def restricted(scene: Scene, cluster: Cluster, rules: list[Raw]) -> None:
-    """Connect to the target with these rights and no others."""
+    """Connect to the target with exactly these permissions."""
     name = f"{scene.namespace}-source"
     await scene.client.create(SERVICE_ACCOUNTS, {"metadata": {"name": name, "namespace": scene.namespace}})
     await scene.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})

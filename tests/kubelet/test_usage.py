@@ -45,7 +45,7 @@ async def summarised(scene: Scene, who: str) -> Raw | None:
 
 @contextlib.asynccontextmanager
 async def metrics_served(client: Client) -> AsyncIterator[None]:
-    """metrics.k8s.io, with what the test writes there."""
+    """Serve metrics.k8s.io with the content that the test writes."""
     schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
     crd = {
         "metadata": {

@@ -21,13 +21,13 @@ Raw = dict[str, Any]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def no_candidate_schedulers(fleet: Fleet) -> None:
-    """They run while a test wants them."""
+    """Stop the candidate schedulers until a test needs them."""
     await asyncio.gather(*(fleet.sandbox.stop(name, "candidate-scheduler") for name in fleet.names))
 
 
 @contextlib.asynccontextmanager
 async def candidate_schedulers(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
-    """A candidate scheduler in some clusters, which their agents serve."""
+    """Run a candidate scheduler in some clusters, with the extender of their agents."""
     await asyncio.gather(*(fleet.sandbox.start(name, "candidate-scheduler") for name in clusters))
     try:
         yield
@@ -37,7 +37,7 @@ async def candidate_schedulers(fleet: Fleet, *clusters: str) -> AsyncIterator[No
 
 @contextlib.asynccontextmanager
 async def without_agent(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
-    """No agent of ours in some clusters, none of our policies, and nothing that says that there ever was an agent."""
+    """Remove agent, policies and all traces of an agent from some clusters."""
     bindings: dict[str, list[Raw]] = {}
     for name in clusters:
         await fleet.sandbox.stop(name, "agent")
@@ -54,13 +54,13 @@ async def without_agent(fleet: Fleet, *clusters: str) -> AsyncIterator[None]:
 
 @pytest_asyncio.fixture(autouse=True, loop_scope="session")
 async def no_duplicates(fleet: Fleet) -> AsyncIterator[None]:
-    """No test may ever see two delegates of one pod, unless it clears them away itself."""
+    """Check that no pod ever has two delegates, except for tests that remove duplicates."""
     yield
     assert fleet.census.take_duplicates() == []
 
 
 async def without_policies(client: Client) -> list[Raw]:
-    """Take away our policies, since other software makes proxy pods, too. Returns what puts them back."""
+    """Remove the policies, since other software creates proxy pods, too. Return a function that restores them."""
     bindings = [
         each for each in await client.list(POLICY_BINDINGS) if each["metadata"]["name"].startswith(CONFIGURATION)
     ]

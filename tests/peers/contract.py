@@ -1,4 +1,4 @@
-"""What the doubles take from Admiralty's contract, in its own words: keys, rights, and the shape of its objects."""
+"""Admiralty's contract for the doubles, in its own words: keys, permissions, and the structure of its objects."""
 
 import json
 from collections.abc import Iterable
@@ -54,7 +54,7 @@ SOURCE_RULES = [
     _rule("", "pods/log", "get"),
     _rule("", "pods/exec", "create"),
 ]
-"""The role of sources (section 9): there is no `get` of pods in it."""
+"""Role of sources (section 9), without `get` of pods."""
 VIEWER_RULES = [_rule(_OURS, "clustersummaries", "get", "list", "watch")]
 AGENT_RULES = [
     _rule(_OURS, "podchaperons", "get", "list", "watch", "update", "patch"),
@@ -65,11 +65,11 @@ AGENT_RULES = [
     _rule("", "pods/binding", "create"),
     _rule("", "nodes", "get", "list", "watch"),
 ]
-"""What its agent and its candidate scheduler may do in their own cluster, as far as a target needs it."""
+"""Permissions of Admiralty's agent and candidate scheduler in their own cluster, as far as a target needs them."""
 
 
 async def grant(client: Client, namespace: str, account: str) -> None:
-    """Let a source use a namespace as Admiralty lets it: with the verbs of its two roles and no others."""
+    """Grant a source exactly the verbs of Admiralty's two roles in a namespace."""
     await apply(client, SERVICE_ACCOUNTS, _manifest("v1", "ServiceAccount", account, namespace))
     subject = {"kind": "ServiceAccount", "name": account, "namespace": namespace}
     for role, rules in (("admiralty-source", SOURCE_RULES), ("admiralty-cluster-summary-viewer", VIEWER_RULES)):
@@ -88,7 +88,7 @@ async def grant(client: Client, namespace: str, account: str) -> None:
 
 
 async def agents_token(client: Client, namespace: str) -> str:
-    """The token of an account that may do in a cluster what Admiralty's own agent may do there."""
+    """Return the token of an account with exactly the permissions of Admiralty's agent in a cluster."""
     name = "admiralty"
     await apply(client, SERVICE_ACCOUNTS, _manifest("v1", "ServiceAccount", name, namespace))
     await apply(client, CLUSTER_ROLES, _manifest(f"{_RBAC}/v1", "ClusterRole", name) | {"rules": AGENT_RULES})
@@ -100,7 +100,7 @@ async def agents_token(client: Client, namespace: str) -> str:
 
 
 def beyond(requests: Iterable[Asked], user: str) -> list[str]:
-    """What a user asked for that Admiralty's roles of sources do not grant, whether it was refused or not."""
+    """Return a user's requests beyond Admiralty's roles for sources, including refused ones."""
     granted = {
         (group, resource, verb)
         for rule in (*SOURCE_RULES, *VIEWER_RULES)
@@ -124,7 +124,7 @@ def _manifest(version: str, kind: str, name: str, namespace: str = "") -> Raw:
 
 
 def proxy_of(pod: Raw, finalizers: list[str]) -> Raw:
-    """The proxy pod that Admiralty's webhook makes (section 3): manifest in YAML, every known target's finalizer."""
+    """Return the proxy pod of Admiralty's webhook (section 3): manifest in YAML, every cached target's finalizer."""
     metadata, spec = pod["metadata"], pod["spec"]
     manifest = {"apiVersion": "v1", "kind": "Pod", "status": {}, **pod}
     manifest["metadata"] = {"creationTimestamp": None, **metadata}
@@ -152,7 +152,7 @@ def proxy_of(pod: Raw, finalizers: list[str]) -> Raw:
 
 
 def chaperon_of(proxy: Raw, cluster_name: str, *, reserve: bool) -> Raw:
-    """The PodChaperon that Admiralty's proxy scheduler creates for a proxy pod (section 4.1, appendix A)."""
+    """Return the PodChaperon of Admiralty's proxy scheduler for a proxy pod (section 4.1, appendix A)."""
     metadata = proxy["metadata"]
     source: Raw = yaml.safe_load(metadata["annotations"][MANIFEST])
     annotations = source["metadata"].get("annotations") or {}
@@ -195,23 +195,23 @@ async def bind(client: Client, pod: Raw, node: str) -> None:
 
 
 def condition(obj: Raw, kind: str) -> Raw:
-    """A condition of an object, {} when it has none of this type."""
+    """Return a condition of an object; {} if it has none of this type."""
     conditions: list[Raw] = (obj.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == kind), {})
 
 
 def annotation(key: str, value: str | None) -> Raw:
-    """A merge patch of one annotation."""
+    """Return a merge patch of one annotation."""
     return {"metadata": {"annotations": {key: value}}}
 
 
 def foreign(obj: Raw) -> dict[str, str]:
-    """Annotations that Admiralty does not count as its own."""
+    """Return the annotations that Admiralty counts as foreign."""
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     return {key: value for key, value in annotations.items() if not key.startswith(P)}
 
 
 def own(obj: Raw) -> dict[str, str]:
-    """Annotations that Admiralty counts as its own."""
+    """Return the annotations that Admiralty counts as its own."""
     annotations: dict[str, str] = obj["metadata"].get("annotations") or {}
     return {key: value for key, value in annotations.items() if key.startswith(P)}

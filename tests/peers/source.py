@@ -33,7 +33,7 @@ _REFUSALS = ("Unschedulable", "SchedulingGated")
 
 
 class Goal(NamedTuple):
-    """A target as this source knows it."""
+    """Target of this source."""
 
     client: Client
     node: str
@@ -49,20 +49,20 @@ class SourcePeer:
         self._goals = goals
         self._reserve = reserve
         self.away = False
-        """It makes candidates and allows none."""
+        """Whether the source creates candidates without allowing one."""
 
     @classmethod
     @contextlib.asynccontextmanager
     async def serving(
         cls, local: Client, namespace: str, goals: Mapping[str, Goal], *, reserve: bool
     ) -> AsyncIterator["SourcePeer"]:
-        """A peer at work; leaving ends it, and fails if it has ended itself."""
+        """Run a peer. Leaving ends it, and fails if it has ended early."""
         peer = cls(local, namespace, goals, reserve=reserve)
         async with background(peer.run()):
             yield peer
 
     async def run(self) -> None:
-        """Look at every proxy pod once a second until cancelled."""
+        """Reconcile every proxy pod once a second until cancelled."""
         while True:
             for proxy in await self._local.list(PODS, self._namespace, fields="spec.schedulerName=admiralty-proxy"):
                 with contextlib.suppress(Conflict, NotFound):
@@ -109,7 +109,7 @@ class SourcePeer:
                 return
 
     async def _choose(self, proxy: Raw, found: Mapping[str, Raw | None]) -> None:
-        """Section 4.3 with the first target as the one that scores best."""
+        """Section 4.3 with the first target as the one with the best score."""
         name, candidate = next(iter(found.items()))
         if candidate is None:
             await self._create(name, proxy)
@@ -167,7 +167,7 @@ def _decided(candidate: Raw) -> bool:
 
 
 def _known(status: Raw) -> Raw:
-    """What a client of Kubernetes 1.30 sees of a status."""
+    """Return a status with only the fields that a client of Kubernetes 1.30 supports."""
     conditions = [
         {key: value for key, value in each.items() if key != "observedGeneration"}
         for each in status.get("conditions") or ()
@@ -177,5 +177,5 @@ def _known(status: Raw) -> Raw:
 
 
 def _kept(status: Raw) -> Raw:
-    """What a server of 1.36 does not let change."""
+    """Return the fields of a status that a server of 1.36 treats as immutable."""
     return {key: status[key] for key in ("qosClass",) if key in status}
