@@ -1,4 +1,4 @@
-"""All tests; assertions of their helpers show their values when they fail, as those of tests do."""
+"""All tests. Assertions in their helpers show values on failure, as assertions in tests do."""
 
 import pkgutil
 

@@ -1,4 +1,4 @@
-"""What runs beside a test: doubles of other programs and the like."""
+"""Tasks that run next to a test, such as doubles of other programs."""
 
 import asyncio
 import contextlib
@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 PAUSE_SECONDS = 0.5
-"""Of doubles that look at API servers again and again: each look is some dozen requests."""
+"""Poll interval in seconds of doubles; each poll is about a dozen requests."""
 
 
 @contextlib.asynccontextmanager
 async def background(work: Any) -> AsyncIterator[None]:
-    """Something that runs beside a test and must not end before it."""
+    """Run a task during the block. Fails if the task ends before it."""
     task = asyncio.ensure_future(work)
     try:
         yield

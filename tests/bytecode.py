@@ -1,4 +1,4 @@
-"""Compiled Python is kept, so that what tests start does not compile itself each time."""
+"""Cache of compiled Python, so that started processes do not compile the modules again."""
 
 import os
 import sys
@@ -10,7 +10,7 @@ from hack.lab.sandbox import cache
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Who wants none beside the source gets none there: it is in the cache."""
+    """Move bytecode to the cache if the user disabled bytecode next to the source."""
     if os.environ.pop("PYTHONDONTWRITEBYTECODE", ""):
         sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache.folder() / "bytecode"))
         sys.dont_write_bytecode = False

@@ -1,4 +1,4 @@
-"""What tests of every room share: real clusters, started when the first test asks for one."""
+"""Fixtures for all tests: real clusters, started when the first test requests one."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ settings.register_profile("all", _AS_SLOW_AS_THE_MACHINE, derandomize=True, max_
 settings.register_profile("search", _AS_SLOW_AS_THE_MACHINE, max_examples=EXAMPLES, print_blob=True)
 
 _IN_THIS_PROCESS = ("clusters", "controllers", "kube", "kubelet", "runtime", "scheduler")
-"""Folders whose tests write to a namespace from their own process alone."""
+"""Folders whose tests write to a namespace only from their own process."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,9 +55,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Every run tries the same examples, but with HYPOTHESIS_PROFILE=search, which tries others each time.
+    """Use fixed Hypothesis examples, unless HYPOTHESIS_PROFILE=search.
 
-    There is no event loop yet: else looptime has asyncio make one that nobody closes.
+    No event loop exists yet; otherwise looptime makes asyncio create one that is never closed.
     """
     usual = "all" if config.getoption("--all") else "some"
     settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", usual))
@@ -66,13 +66,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _spare_the_cores() -> None:
-    """Have all processes that tests start use less CPU."""
-    # Go programs collect garbage less often: a tenth of all that tests cost, for memory that is there.
+    """Configure all processes that tests start to use less CPU."""
+    # Go programs collect garbage less often: saves a tenth of the CPU time of all tests, for memory that is
+    # available.
     os.environ.setdefault("GOGC", "400")
-    # Nor do they run on several cores each: a fifth of what a control plane costs goes into handing work from one to
-    # another, where all cores are busy anyway. Benchmarks do not come by here.
+    # Each runs on a single core: a fifth of a control plane's CPU time is spent on passing work between cores,
+    # while all cores are busy anyway. Benchmarks do not use this.
     os.environ.setdefault("GOMAXPROCS", "1")
-    # What wakes up waits for its turn instead of taking a core from what runs there, sched(7): else dozens of processes
+    # A process that wakes up waits for its turn instead of preempting the running one, sched(7): otherwise dozens
+    # of processes
     # on two cores cost a third more.
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -80,7 +82,7 @@ def _spare_the_cores() -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """What is collected stays to the end: to look for garbage in it again and again takes a third of the time."""
+    """Disable garbage collection during collection: all objects stay, and collecting takes a third of the time."""
     gc.disable()
     try:
         return (yield)
@@ -90,7 +92,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 def _skip_without_namespaces() -> Generator[None, object, object]:
-    """Skip a test, rather than fail it, if it needs network namespaces and this user may not make any."""
+    """Skip a test that needs network namespaces if this user may not create any."""
     try:
         return (yield)
     except NoNamespacesError as error:
@@ -113,7 +115,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Sandbox]:
-    """One real cluster with one fake node and our CRDs, without agent and webhook."""
+    """Real cluster with one fake node and Flotilla's CRDs, without agent and webhook."""
     directory = tmp_path_factory.mktemp("sandbox") / "one"
     async with Sandbox(directory, ["test"], "kwok:1", agents=False) as sandbox:
         yield sandbox
@@ -121,13 +123,13 @@ async def sandbox(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[San
 
 @pytest.fixture
 def cluster(sandbox: Sandbox) -> Cluster:
-    """The shared cluster; tests keep apart by working in namespaces of their own."""
+    """Shared cluster; tests are isolated by their own namespaces."""
     return sandbox["test"]
 
 
 @pytest_asyncio.fixture
 async def client(cluster: Cluster) -> AsyncIterator[Client]:
-    """A client of the shared cluster with all rights."""
+    """Client of the shared cluster with all permissions."""
     client = connect(cluster.kubeconfig, name=cluster.name)
     async with client.session:
         yield client
@@ -135,7 +137,7 @@ async def client(cluster: Cluster) -> AsyncIterator[Client]:
 
 @pytest_asyncio.fixture
 async def namespace(client: Client, request: pytest.FixtureRequest) -> AsyncIterator[str]:
-    """A namespace of the test's own in the shared cluster, ready for pods, empty or deleted afterwards."""
+    """Namespace for one test in the shared cluster, ready for pods, emptied or deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     await client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
     await until(lambda: _has_service_account(client, name))
@@ -146,7 +148,7 @@ async def namespace(client: Client, request: pytest.FixtureRequest) -> AsyncIter
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def placement_kinds(sandbox: Sandbox) -> AsyncIterator[None]:
-    """The shared cluster serves the kinds of Placements while the tests of a file run."""
+    """Serve the kinds of Placements in the shared cluster while the tests of a file run."""
     cluster = sandbox["test"]
     client = connect(cluster.kubeconfig, name=cluster.name)
     async with client.session:
@@ -157,7 +159,7 @@ async def placement_kinds(sandbox: Sandbox) -> AsyncIterator[None]:
 
 @pytest_asyncio.fixture
 async def alone(cluster: Cluster) -> None:
-    """For tests that look at the whole shared cluster: nothing of earlier tests is there any more."""
+    """Wait until the shared cluster has no objects of earlier tests, for tests that read the whole cluster."""
     client = connect(cluster.kubeconfig, name=cluster.name)
     ending: list[str] = []
 
@@ -165,7 +167,7 @@ async def alone(cluster: Cluster) -> None:
         found = [each for each in await client.list(NAMESPACES) if "deletionTimestamp" in each["metadata"]]
         ending[:] = [f"{each['metadata']['name']}: {each['status'].get('conditions')}" for each in found]
         for each in found:
-            # No kubelet ends pods here, and nobody takes off finalizers that tests have given them.
+            # No kubelet ends pods, and no controller removes finalizers that tests have added.
             await tear_away(client, each["metadata"]["name"])
         return not ending
 

@@ -1,4 +1,4 @@
-"""What tests cost: CPU seconds of the process that runs them and of all that it starts, by test file and by program."""
+"""CPU seconds of the test process and of all processes that it starts, by test file and by program."""
 
 import contextlib
 import os
@@ -18,9 +18,11 @@ _SAMPLE_SECONDS = 5.0
 _PACE_SECONDS = 30.0
 _TEXT = bytes(random.Random(1).choices(b"abcdefgh \n", k=60_000))
 _USUAL_SECONDS = 0.003
-"""CPU time of packing it in a whole run where the best figures of hack/design/20261122-what-tests-cost.md were made.
+"""CPU seconds of packing it in a whole run, when the best figures of hack/design/20261122-what-tests-cost.md
+were measured.
 
-Derived: it took 6.5 ms in a whole run on a day on which a loop of Python took 2.15 times as long as there."""
+Derived: it took 6.5 ms in a whole run on a day on which a Python loop took 2.15 times as long.
+"""
 _SHOWN_FILES = 40
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")
 _ENDED = "programs that ended soon"
@@ -28,7 +30,7 @@ _OUTPUT = "costs"
 
 
 class Processes:
-    """CPU seconds of this process, and of all that inherit its mark in their environment."""
+    """CPU seconds of this process, and of all processes that inherit its mark in their environment."""
 
     def __init__(self) -> None:
         self._mark = f"{_MARK}={os.getpid()}".encode()
@@ -38,7 +40,7 @@ class Processes:
         self._ended = 0.0
 
     def seconds(self) -> Counter[str]:
-        """So far, by program; what ended before it was seen counts by what its parent was told of it."""
+        """Return the CPU seconds so far, by program; short-lived children count by their parents' usage."""
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         reaped = usage.ru_utime + usage.ru_stime
         alive = set()
@@ -55,7 +57,7 @@ class Processes:
         total = Counter({"pytest": time.process_time()})
         for program, seconds in self._seen.values():
             total[program] += seconds
-        # What a parent that has ended was told of its children is told to nobody.
+        # The usage of an ended parent's children is lost to its own parent.
         self._ended = max(self._ended, reaped - sum(each[1] for key, each in self._seen.items() if key not in alive))
         total[_ENDED] = self._ended
         return total
@@ -67,13 +69,13 @@ class Processes:
             except OSError:
                 return False
             if not environment:
-                return False  # In the middle of exec it shows none: whose it is, shows the next time.
+                return False  # During exec the environment is empty: the next sample shows the owner.
             self._ours[key] = self._mark in environment.split(b"\0")
         return self._ours[key]
 
 
 class Costs:
-    """Charges what was spent to the file whose tests run."""
+    """Attributes CPU time to the file of the running test."""
 
     def __init__(self) -> None:
         self.files: Counter[str] = Counter()
@@ -88,7 +90,7 @@ class Costs:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """Look now and then, and whenever another file is next."""
+        """Sample at intervals, and when the next test is of another file."""
         began = time.monotonic()
         result = yield
         now = time.monotonic()
@@ -107,14 +109,14 @@ class Costs:
         return result
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Tell the process that sums up."""
+        """Send the figures to the process that sums up."""
         output = getattr(session.config, "workeroutput", None)
         if output is not None:
             output[_OUTPUT] = [*(dict(each) for each in (self.files, self.waited, self.programs)), self.paces]
 
 
 class Bill:
-    """Adds up what all workers have spent, and shows the dearest files."""
+    """Sum of all workers' CPU time, with the most expensive files."""
 
     def __init__(self, alone: Costs | None) -> None:
         self._files, self._waited, self._programs = Counter[str](), Counter[str](), Counter[str]()
@@ -122,7 +124,7 @@ class Bill:
         self._alone = alone
 
     def pytest_testnodedown(self, node: WorkerController) -> None:
-        """One worker has ended; one that broke down tells nothing."""
+        """Add the figures of a worker that has ended; a crashed one reports none."""
         self._add(*getattr(node, "workeroutput", {}).get(_OUTPUT, ({}, {}, {}, [])))
 
     def _add(
@@ -134,7 +136,7 @@ class Bill:
         self._paces += paces
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print it."""
+        """Print the bill."""
         if self._alone:
             self._add(self._alone.files, self._alone.waited, self._alone.programs, self._alone.paces)
         spent = sum(self._programs.values())
@@ -152,7 +154,7 @@ class Bill:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Whoever runs tests counts; whoever prints sums up."""
+    """Measure in each process that runs tests, and sum up in the one that prints."""
     runs = hasattr(config, "workerinput") or not config.option.numprocesses
     costs = Costs() if runs else None
     if costs:

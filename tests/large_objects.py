@@ -32,18 +32,18 @@ Build = Callable[[str, str], Raw]
 """Namespace and name -> object."""
 
 OBJECT_BYTES = 1_400_000
-"""JSON of an object without its head: etcd takes requests of 1.5 MiB."""
+"""Bytes of JSON of an object without its head: etcd accepts requests of 1.5 MiB."""
 ANNOTATION_BYTES = 250_000
 """Kubernetes allows 262,144 bytes for all annotations of an object."""
 
 _SHORT_MANIFEST = '{"metadata":{},"spec":{"containers":[{"name":"main"}]}}'
-"""Legal, and leaves the annotations' space to the row."""
+"""Valid manifest that leaves the annotations' space to the row."""
 _PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 
 
 def many(item: Callable[[int], Any], size: int = OBJECT_BYTES) -> list[Any]:
-    """As many items as take `size` bytes of JSON."""
+    """Return as many items as fit into `size` bytes of JSON."""
     found: list[Any] = []
     while size > 0:
         found.append(item(len(found)))
@@ -52,12 +52,12 @@ def many(item: Callable[[int], Any], size: int = OBJECT_BYTES) -> list[Any]:
 
 
 def pairs(key: Callable[[int], str], value: Callable[[int], str], size: int = OBJECT_BYTES) -> dict[str, str]:
-    """As many keys with values as take `size` bytes of JSON."""
+    """Return as many keys with values as fit into `size` bytes of JSON."""
     return dict(many(lambda index: (key(index), value(index)), size))
 
 
 def pod(namespace: str, name: str, *, annotations: Raw | None = None, labels: Raw | None = None, **spec: Any) -> Raw:
-    """An elected pod as its user sends it."""
+    """Return an elected pod as its user sends it."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -68,7 +68,7 @@ def pod(namespace: str, name: str, *, annotations: Raw | None = None, labels: Ra
             "annotations": {
                 names.PREFIX + names.ELECT: "",
                 names.ANNOTATION_MANIFEST: _SHORT_MANIFEST,
-                # Containers and volumes travel although the manifest does not name them.
+                # Containers and volumes are copied although the manifest does not name them.
                 names.SHORT_PREFIX + names.INJECTED: names.INJECTED_FOLLOW,
                 **(annotations or {}),
             },
@@ -347,11 +347,11 @@ def _manifest(**spec: Any) -> str:
 
 
 COMPANION = "app"
-"""Name and label `app` of an ordinary elected pod that Services, rules and followed objects are about."""
+"""Name and label `app` of an ordinary elected pod that Services, rules and followed objects select."""
 
 
 def companion(namespace: str, mounts: list[tuple[str, str]]) -> Raw:
-    """An ordinary elected pod that names ConfigMaps and Secrets: (kind, name) of each."""
+    """Return an ordinary elected pod that names ConfigMaps and Secrets: (kind, name) of each."""
     sources = {"ConfigMap": ("configMap", "name"), "Secret": ("secret", "secretName")}
     volumes = [
         {"name": f"v{index}", sources[kind][0]: {sources[kind][1]: name, "optional": True}}

@@ -1,6 +1,7 @@
-"""Open Cluster Management's ManifestWorks on a real API server, and a double of the work agents of its clusters.
+"""Open Cluster Management's ManifestWorks on a real API server, and a double of the work agents of its
+clusters.
 
-The schema has the fields, defaults and limits of theirs that matter to who writes ManifestWorks, in words of our own.
+The schema is a rewrite with those fields, defaults and limits that matter to writers of ManifestWorks.
 """
 
 import asyncio
@@ -23,11 +24,11 @@ from tests.waiting import until
 Raw = dict[str, Any]
 
 CLEANUP = "cluster.open-cluster-management.io/manifest-work-cleanup"
-"""The finalizer that a work agent has on each ManifestWork."""
+"""Finalizer of a work agent on each ManifestWork."""
 
 
 def definition() -> Raw:
-    """The CRD."""
+    """Return the CRD."""
     manifest: Schema = {
         "type": "object",
         "description": "An object of Kubernetes, whole.",
@@ -98,7 +99,7 @@ def _status() -> Schema:
 
 
 async def install(client: Client) -> None:
-    """Have the API server serve ManifestWorks."""
+    """Install the CRD of ManifestWorks."""
     await apply(client, CRDS, definition())
     await until(lambda: _served(client))
 
@@ -110,19 +111,19 @@ async def _served(client: Client) -> bool:
 
 @dataclass
 class WorkAgents:
-    """Plays the work agents of some clusters: everything is applied at once, unless it is told otherwise."""
+    """Double of the work agents of some clusters: it applies every manifest at once, unless configured otherwise."""
 
     client: Client
     clusters: list[str]
     silent: set[str] = field(default_factory=set)
     """Clusters whose agents do nothing."""
     refused: dict[str, str] = field(default_factory=dict)
-    """Names of manifests that cannot be applied, and why."""
+    """Names of manifests that cannot be applied, with the reason."""
     ready: dict[str, int] = field(default_factory=dict)
-    """How many pods of workloads are ready; those that are not named have all."""
+    """Number of ready pods by workload; all pods of other workloads are ready."""
 
     async def run(self) -> None:
-        """Look after everything again and again."""
+        """Reconcile everything repeatedly."""
         while True:
             for cluster in self.clusters:
                 if cluster not in self.silent:
@@ -150,7 +151,7 @@ class WorkAgents:
         await self.client.patch(MANIFEST_WORKS, metadata["name"], body, metadata["namespace"])
 
     def status(self, work: Raw) -> Raw:
-        """What is told of a ManifestWork."""
+        """Return the status of a ManifestWork."""
         manifests = work["spec"]["workload"].get("manifests") or []
         told = [self._told(work, number, each) for number, each in enumerate(manifests)]
         failed = sum(each["metadata"]["name"] in self.refused for each in manifests)
@@ -191,7 +192,7 @@ class WorkAgents:
         return {"resourceMeta": meta, "conditions": found, **({"statusFeedback": {"values": values}} if values else {})}
 
     def _values(self, work: Raw, manifest: Raw) -> list[Raw]:
-        """Of fields that are asked for, only the number of ready pods is played."""
+        """Return feedback values; only the number of ready pods is supported."""
         metadata = manifest["metadata"]
         asked = {
             path["name"]
@@ -209,7 +210,7 @@ class WorkAgents:
 
 @contextlib.asynccontextmanager
 async def work_agents(client: Client, *clusters: str) -> AsyncIterator[WorkAgents]:
-    """Their agents at work; at the end they let go of everything."""
+    """Run the clusters' work agents; at the end they remove their finalizers."""
     agents = WorkAgents(client, list(clusters))
     try:
         async with background(agents.run()):

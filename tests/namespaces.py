@@ -1,6 +1,6 @@
-"""How namespaces of tests end: deleted, or emptied and left until their cluster goes, which costs a ninth.
+"""End of test namespaces: deleted, or emptied and kept until their cluster ends, which costs a ninth.
 
-To delete one, Kubernetes asks eighty times: twice for each kind that is served.
+Kubernetes sends eighty requests to delete one: two for each served kind.
 """
 
 import contextlib
@@ -18,7 +18,7 @@ from agent.kube.session import Session
 _COLLECTION = re.compile(r"/(?:api|apis/[^/]+)/[^/]+/namespaces/([^/]+)/([^/]+)")
 _WRITES = {"POST", "PUT", "PATCH"}
 _AT_FIRST = {CONFIGMAPS.plural: "kube-root-ca.crt", SERVICE_ACCOUNTS.plural: "default"}
-"""What Kubernetes puts into every namespace."""
+"""Objects that Kubernetes creates in every namespace."""
 _OWN_LABEL = "kubernetes.io/metadata.name"
 _written: dict[str, set[str]] = defaultdict(set)
 """Collections that this process has written to, as paths, by namespace."""
@@ -40,13 +40,13 @@ Session.request = _noted(Session.request)  # type: ignore[method-assign]
 
 
 async def end(client: Client, name: str) -> None:
-    """Delete a namespace with all that is in it, unless somebody has deleted it before."""
+    """Delete a namespace with all of its objects, unless it has been deleted before."""
     with contextlib.suppress(NotFound, Conflict):
         await client.delete(NAMESPACES, name)
 
 
 async def clear(client: Client, name: str) -> None:
-    """Empty a namespace that only this process has written to, and keep it; delete it where that cannot be done."""
+    """Empty a namespace that only this process has written to, and keep it; delete it if that is impossible."""
     try:
         metadata = (await client.get(NAMESPACES, name))["metadata"]
         if "deletionTimestamp" in metadata:
@@ -61,7 +61,7 @@ async def clear(client: Client, name: str) -> None:
 
 
 async def _empty(client: Client, collection: str) -> None:
-    """Delete what is in a collection, whatever holds it."""
+    """Delete the objects of a collection, including their finalizers."""
     plural = collection.rpartition("/")[2]
     kept = _AT_FIRST.get(plural)
     options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
@@ -75,7 +75,7 @@ async def _empty(client: Client, collection: str) -> None:
             body=json.dumps(options).encode(),
         )
     except NotFound:
-        return  # a kind that this cluster does not serve, or not any more
+        return  # a kind that this cluster does not serve, or no longer serves
     for each in json.loads(answer).get("items", ()):
         if each["metadata"].get("finalizers"):
             with contextlib.suppress(NotFound):
@@ -88,7 +88,8 @@ async def _empty(client: Client, collection: str) -> None:
 
 
 async def _strip(client: Client, metadata: dict[str, Any]) -> None:
-    """Remove what a test has put on a namespace besides objects: rooms of later tests watch all namespaces."""
+    """Remove labels, annotations and finalizers of tests from a namespace, since later controllers watch all
+    namespaces."""
     change: dict[str, Any] = {key: None for key in ("annotations", "finalizers") if metadata.get(key)}
     if labels := {label: None for label in metadata["labels"] if label != _OWN_LABEL}:
         change["labels"] = labels

@@ -19,7 +19,7 @@ class Workload(NamedTuple):
 
 
 def selecting(policies: Iterable[Raw], pod: Workload) -> list[Raw]:
-    """Return the policies that select a pod and restrict who may call it."""
+    """Return the policies that select a pod and restrict its ingress."""
     return [
         policy
         for policy in policies

@@ -1,4 +1,4 @@
-"""Open Cluster Management's kinds on a real API server, and their objects as whoever uses a hub writes them."""
+"""Open Cluster Management's kinds on a real API server, and objects as users of a hub write them."""
 
 import asyncio
 import contextlib
@@ -42,20 +42,20 @@ KINDS = (
 
 
 def object_of(kind: Kind, name: str, namespace: str = "", **fields: Any) -> Raw:
-    """An object of a kind, to be created."""
+    """Return an object of a kind, to be created."""
     metadata = {"name": name, **({"namespace": namespace} if namespace else {}), **fields.pop("metadata", {})}
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}
 
 
 async def install(client: Client) -> None:
-    """Have the API server serve the kinds."""
+    """Install the CRDs."""
     await asyncio.gather(*(defined(client, crd) for crd in placement_crds()))
     for kind in KINDS:
         await until(functools.partial(_served, client, kind))
 
 
 async def uninstall(client: Client) -> None:
-    """Delete the kinds with all objects of them."""
+    """Delete the CRDs with all of their objects."""
     await asyncio.gather(*(unserved(client, kind) for kind in KINDS))
 
 
@@ -66,18 +66,18 @@ async def _served(client: Client, kind: Kind) -> bool:
 
 @dataclass
 class Hub:
-    """One namespace, bound to one set of clusters of its own: their names begin with that of the namespace."""
+    """One namespace, bound to a cluster set of its own; its clusters' names begin with that of the namespace."""
 
     client: Client
     namespace: str
     _made: list[tuple[Kind, str]] = field(default_factory=list)
 
     def name(self, short: str) -> str:
-        """The whole name of a cluster."""
+        """Return the full name of a cluster."""
         return f"{self.namespace}-{short}"
 
     async def make(self, kind: Kind, name: str, namespace: str = "", status: Raw | None = None, **fields: Any) -> Raw:
-        """An object of any kind with its status; what belongs to no namespace goes with the hub."""
+        """Create an object of any kind with its status; cluster-scoped objects are deleted with the hub."""
         if not namespace:
             self._made.append((kind, name))
         made = await self.client.create(kind, object_of(kind, name, namespace, **fields))
@@ -86,7 +86,7 @@ class Hub:
         return made
 
     async def cluster(self, short: str, taints: list[Raw] | None = None, **labels: str) -> None:
-        """A ManagedCluster in the set."""
+        """Create a ManagedCluster in the set."""
         labels = {LABEL_CLUSTER_SET: self.namespace, **labels}
         spec = {"hubAcceptsClient": True, "taints": taints or []}
         await self.make(MANAGED_CLUSTERS, self.name(short), metadata={"labels": labels}, spec=spec)
@@ -96,7 +96,7 @@ class Hub:
         await self.client.patch_raw(MANAGED_CLUSTERS, self.name(short), body)
 
     async def score(self, short: str, valid: float | None = None, name: str = "usage", **values: int) -> None:
-        """Scores of a cluster, valid for some seconds."""
+        """Set scores of a cluster, valid for some seconds."""
         cluster = self.name(short)
         with contextlib.suppress(AlreadyExists):
             await self.make(NAMESPACES, cluster)
@@ -108,7 +108,7 @@ class Hub:
         await self.client.patch_raw(ADDON_PLACEMENT_SCORES, name, {"status": status}, cluster, sub="status")
 
     async def placement(self, name: str, annotations: dict[str, str] | None = None, **spec: Any) -> Raw:
-        """A Placement."""
+        """Create a Placement."""
         return await self.make(PLACEMENTS, name, self.namespace, metadata={"annotations": annotations or {}}, spec=spec)
 
     async def respec(self, name: str, **spec: Any) -> None:
@@ -116,17 +116,17 @@ class Hub:
         await self.client.patch_raw(PLACEMENTS, name, {"spec": spec}, self.namespace)
 
     async def decisions(self, name: str) -> list[Raw]:
-        """The PlacementDecisions of a Placement."""
+        """Return the PlacementDecisions of a Placement."""
         selector = f"{LABEL_PLACEMENT}={decision_label(name)}"
         return await self.client.list(PLACEMENT_DECISIONS, self.namespace, labels=selector)
 
     async def decided(self, name: str) -> set[str]:
-        """The clusters that a Placement has decided, without the namespace in their names."""
+        """Return the clusters that a Placement has decided, without the namespace in their names."""
         found = [each.get("status", {}).get("decisions") or [] for each in await self.decisions(name)]
         return {each["clusterName"].removeprefix(f"{self.namespace}-") for each in itertools.chain(*found)}
 
     async def become(self, name: str, *clusters: str) -> None:
-        """Wait until a Placement has decided these clusters, and says so."""
+        """Wait until a Placement has decided these clusters, and its status reports their number."""
 
         async def probe() -> bool:
             selected = ((await self.get(name)).get("status") or {}).get("numberOfSelectedClusters")
@@ -135,11 +135,11 @@ class Hub:
         await until(probe, what=f"{name} has decided {', '.join(clusters) or 'nothing'}")
 
     async def get(self, name: str) -> Raw:
-        """A Placement."""
+        """Return a Placement."""
         return await self.client.get(PLACEMENTS, name, self.namespace)
 
     async def condition(self, name: str, type: str, fits: Callable[[Raw], bool] = bool) -> Raw:
-        """A condition of a Placement, once it fits."""
+        """Return a condition of a Placement, once it matches."""
 
         async def probe() -> Raw | None:
             found = find_condition(((await self.get(name)).get("status") or {}).get("conditions"), type)
@@ -148,7 +148,7 @@ class Hub:
         return await until(probe, what=f"condition {type} of {name}") or {}
 
     async def event(self, name: str, reason: str) -> Raw:
-        """An Event about a Placement, once it is there."""
+        """Return an Event about a Placement, once it exists."""
 
         async def probe() -> Raw | None:
             events = await self.client.list(EVENTS, self.namespace, fields=f"involvedObject.name={name}")
@@ -157,7 +157,7 @@ class Hub:
         return await until(probe, what=f"event {reason} of {name}") or {}
 
     async def close(self) -> None:
-        """Delete what is in no namespace; the rest goes with the namespace."""
+        """Delete the cluster-scoped objects; others are deleted with the namespace."""
         for kind, name in reversed(self._made):
             with contextlib.suppress(NotFound):
                 await self.client.delete(kind, name)
@@ -165,7 +165,7 @@ class Hub:
 
 @contextlib.asynccontextmanager
 async def hub_of(client: Client, namespace: str) -> AsyncIterator[Hub]:
-    """A namespace that exists, with its set bound to it."""
+    """Return the hub of an existing namespace, with its set bound to it."""
     await install(client)
     hub = Hub(client, namespace)
     try:

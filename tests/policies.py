@@ -1,4 +1,4 @@
-"""Policies of an API server that refuse some objects."""
+"""API server policies that refuse some objects."""
 
 import contextlib
 from collections.abc import AsyncIterator

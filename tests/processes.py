@@ -1,4 +1,4 @@
-"""Our processes, as the chart starts them, and processes that hang."""
+"""Flotilla's processes, as the chart starts them, and processes that hang."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tests.waiting import until
 
 @contextlib.asynccontextmanager
 async def started(module: str, *flags: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """A module as a process of its own, whose standard error can be read; it does not outlive the block."""
+    """Run a module as a separate process with readable standard error until the end of the block."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(sys.executable, "-m", module, *flags, stderr=pipe)
     try:
@@ -26,7 +26,7 @@ async def started(module: str, *flags: str) -> AsyncIterator[asyncio.subprocess.
 
 @contextlib.asynccontextmanager
 async def frozen(*pids: int) -> AsyncIterator[None]:
-    """Processes do nothing during the block, not even what one of their threads had begun; some may have ended then."""
+    """Freeze processes during the block, including calls that a thread has begun; some may have ended then."""
     assert pids
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)

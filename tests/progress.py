@@ -66,7 +66,7 @@ class Progress:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Learn the number of tests where no workers run them."""
+        """Learn the number of tests without workers."""
         if session.items:
             self._start(len(session.items))
 
@@ -77,7 +77,7 @@ class Progress:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.TestReport) -> tuple[str, str, str] | None:
-        """Count what passes without a dot."""
+        """Count outcomes that pytest reports without a dot."""
         quiet = report.when == "call" and report.passed
         return ("passed", "", "") if quiet and not hasattr(report, "wasxfail") else None
 
@@ -107,7 +107,7 @@ class Progress:
         sys.stdout.flush()
 
     def pytest_sessionfinish(self) -> None:
-        """Keep the times of a whole run for the estimate of the next one."""
+        """Save the times of a whole run for the estimate of the next one."""
         if self._total:
             self._show()
             self._write("\n")

@@ -12,7 +12,7 @@ from tests.waiting import until
 
 GATE = "queue.example.com/admission"
 PREFIX = "queued-"
-"""Of the names of pods that the queue gates."""
+"""Prefix of the names of pods that the queue gates."""
 _GROUP = "admissionregistration.k8s.io"
 _POLICIES = Kind(_GROUP, "v1", "mutatingadmissionpolicies", "MutatingAdmissionPolicy", False)
 _BINDINGS = Kind(_GROUP, "v1", "mutatingadmissionpolicybindings", "MutatingAdmissionPolicyBinding", False)
@@ -52,5 +52,5 @@ async def is_gated(client: Client, namespace: str) -> bool:
 
 
 async def open_gates(client: Client, namespace: str, name: str) -> None:
-    """Open all gates of a pod, as a queue does that admits it."""
+    """Open all gates of a pod, as a queue does when it admits the pod."""
     await client.patch(PODS, name, {"spec": {"schedulingGates": None}}, namespace)

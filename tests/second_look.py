@@ -1,4 +1,4 @@
-"""What passes only in the second look of `hack/test` is told at its end, with what it failed by in the first."""
+"""Report of tests that pass only in the second run of `hack/test`, with their failures in the first."""
 
 import pytest
 
@@ -8,17 +8,17 @@ _LAST_LINES = 25
 
 
 class Looks:
-    """Remembers failures of the first look, and names those that the second does not repeat."""
+    """Remembers failures of the first run, and lists those that the second does not repeat."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._failed: dict[str, str] = {}
         self._passed = set[str]()
         self._again: dict[str, None] = {}
-        """What to run once more: a test, or the whole file if that tells one story."""
+        """Tests to run once more; the whole file if its tests depend on each other."""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep how a test failed first."""
+        """Keep the first failure of a test."""
         if report.passed and report.when == "call":
             self._passed.add(report.nodeid)
         if report.failed:
@@ -35,8 +35,8 @@ class Looks:
             self._again[report.nodeid] = None
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell what is flaky."""
-        # There is none under `-p no:cacheprovider`.
+        """Report flaky tests."""
+        # None under `-p no:cacheprovider`.
         cache = getattr(self._config, "cache", None)
         if cache is None:
             return
@@ -45,7 +45,7 @@ class Looks:
             cache.set(_AGAIN, list(self._again))
             return
         before: dict[str, str] = cache.get(_KEY, {})
-        # One that was not run again, since a file could not be imported, has not passed.
+        # A test that was not run again, since a file could not be imported, has not passed.
         passed = self._passed - self._failed.keys()
         flaky = {nodeid: text for nodeid, text in before.items() if nodeid in passed}
         for nodeid, text in flaky.items():
@@ -56,12 +56,13 @@ class Looks:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """How hack/test says which look it is."""
+    """Add the option by which hack/test selects the second run."""
     parser.addoption("--second-look", action="store_true", help="what failed before runs once more")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Only where reports are gathered. The second look is at what failed in the first, whatever else is asked for."""
+    """Register only in the process that gathers reports. The second run ignores other options and repeats
+    failed tests."""
     if not hasattr(config, "workerinput"):
         config.pluginmanager.register(Looks(config))
     cache = getattr(config, "cache", None)

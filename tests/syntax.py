@@ -1,4 +1,4 @@
-"""Our modules as syntax trees."""
+"""Syntax trees of Flotilla's modules."""
 
 import ast
 import contextlib
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def uncollected() -> Iterator[None]:
-    """No garbage is collected meanwhile."""
+    """Disable garbage collection during the block."""
     gc.disable()
     try:
         yield
@@ -18,10 +18,10 @@ def uncollected() -> Iterator[None]:
 
 
 def parsed(path: Path) -> ast.Module:
-    """The tree of a module.
+    """Return the syntax tree of a module.
 
-    Garbage waits: a warning of what nobody closed is shown with the help of the parser, and CPython 3.11 cannot make a
-    tree in the middle of another (pytest-dev/pytest#10763).
+    Garbage collection is disabled: a ResourceWarning is rendered with the parser's help, and CPython 3.11
+    cannot parse during another parse (pytest-dev/pytest#10763).
     """
     with uncollected():
         return ast.parse(path.read_text())

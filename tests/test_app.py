@@ -103,7 +103,7 @@ async def test_a_replica_that_does_not_lead_serves_the_bind_extender(
 
 
 async def health(address: str) -> tuple[int, str]:
-    """What /healthz says, 0 where nobody answers."""
+    """Return status and body of /healthz; status 0 without an answer."""
     with contextlib.suppress(aiohttp.ClientError):
         async with aiohttp.ClientSession() as http, http.get(f"http://{address}/healthz") as response:
             return response.status, await response.text()
@@ -135,7 +135,7 @@ async def test_a_leader_that_cannot_watch_its_own_cluster_stands_down_and_is_res
                     return await holder(client, namespace) == "two"
 
                 await until(another, 60)
-                # Whoever does not lead is as well as others.
+                # A replica that does not lead is healthy, too.
                 assert (await health(here))[0] == 200
                 two.send_signal(signal.SIGTERM)
                 await two.communicate()

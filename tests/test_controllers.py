@@ -1,4 +1,4 @@
-"""Which controllers an agent has, and which it imports."""
+"""Controllers of an agent, and the modules that it imports for them."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""NetworkPolicies let in whom the API's reference says."""
+"""NetworkPolicies admit the peers that the API reference describes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""How far a run is, and how long it will take."""
+"""Progress of a run, and the estimate of its remaining time."""
 
 import os
 import subprocess

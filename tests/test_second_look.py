@@ -1,4 +1,4 @@
-"""The second look of `hack/test`: what failed is run once more, a story from its beginning."""
+"""The second run of `hack/test` repeats failed tests; dependent tests start at the beginning of their file."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ def test_goes_on(): assert begun and "LATER" in os.environ
 
 
 def look(folder: Path, *arguments: str, **environment: str) -> str:
-    """What a run says in its last line."""
+    """Run pytest in a folder and return its output."""
     command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.second_look", *arguments]
     path = {"PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": ""}
     done = subprocess.run(

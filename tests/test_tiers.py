@@ -1,4 +1,4 @@
-"""Which tier runs which test, and what the whole suite's marks say of themselves."""
+"""Selection of tests by tier, and the reasons given in the marks of the whole suite."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""A run that ends before its tests have: what its workers have started is taken down."""
+"""Interrupted test runs take down everything that their workers have started."""
 
 import os
 import subprocess

@@ -43,9 +43,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep the tests of the tier, and those that the command line names: a test always, a file but for `seldom`.
+    """Keep the tests of the tier, and those named on the command line (of a named file without `seldom` ones).
 
-    Workers leave out what is marked `alone`.
+    Workers skip tests marked `alone`.
     """
     _check_reasons(items)
     names = _Names.of(config)
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @dataclass(frozen=True)
 class _Names:
-    """What the command line names, and the tier for all other tests."""
+    """Tests named on the command line, and the tier for all other tests."""
 
     tier: str
     files: frozenset[Path]

@@ -1,4 +1,4 @@
-"""Waiting for what must become true, on the test's own event loop."""
+"""Waiting for conditions, on the test's own event loop."""
 
 import asyncio
 import contextlib
@@ -23,9 +23,10 @@ async def until(
     what: str = "",
     forgiven: type[KubeError] = NotFound,
 ) -> T:
-    """What `probe` gives as soon as it is true; what does not exist yet, or an API server that errs, is not true yet.
+    """Return the result of `probe` once it is true.
 
-    Looks often at first and then less and less. Raises AssertionError that says what was waited for.
+    Missing objects and errors of an API server count as not yet true. Polls often at first and then less often.
+    Raises AssertionError that names the condition.
     """
     last: object = None
     pause = _FIRST_SECONDS
@@ -48,7 +49,7 @@ async def until(
 
 
 async def at_rest(read: Callable[[], T], seconds: float = 1.0) -> T:
-    """A figure that has not changed for so long; AssertionError where it never stays."""
+    """Return a value that has not changed for this long. Raises AssertionError if it never settles."""
 
     async def still() -> tuple[T] | None:
         before = read()
@@ -66,7 +67,7 @@ async def gone(
     what: str = "",
     forgiven: type[KubeError] = NotFound,
 ) -> None:
-    """Wait until reading an object says that it does not exist."""
+    """Wait until a read reports that the object does not exist."""
 
     async def missing() -> bool:
         try:
@@ -79,18 +80,19 @@ async def gone(
 
 
 async def allowed(client: Client, namespace: str, account: str, **attributes: str) -> None:
-    """Wait until a service account may do this (resource attributes): API servers learn of rights a moment late."""
+    """Wait until a service account may do this (resource attributes): API servers observe new permissions a
+    moment late."""
     user = {"user": f"system:serviceaccount:{namespace}:{account}"}
     await until(lambda: is_allowed(client, user, attributes), what=f"{account} may do {attributes}")
 
 
 async def empty(found: Awaitable[Collection[object]]) -> bool:
-    """Whether a list that is being read has nothing in it."""
+    """Return whether a list is empty."""
     return not await found
 
 
 async def defined(client: Client, crd: dict[str, Any]) -> None:
-    """Create a CRD; one that is there stays as it is: to apply it again costs much."""
+    """Create a CRD unless it exists, since applying it again is expensive."""
     try:
         await client.get(CRDS, crd["metadata"]["name"])
     except NotFound:
@@ -99,6 +101,6 @@ async def defined(client: Client, crd: dict[str, Any]) -> None:
 
 
 async def unserved(client: Client, kind: object) -> None:
-    """Delete a CRD with all objects of it; the next test may create one of the same name."""
+    """Delete a CRD with all of its objects; the next test may create one of the same name."""
     await client.delete(CRDS, str(kind))
     await gone(lambda: client.get(CRDS, str(kind)))

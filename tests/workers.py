@@ -1,4 +1,4 @@
-"""How tests are dealt out to several workers, and how workers end before all tests have run."""
+"""Distribution of tests to several workers, and the end of workers before all tests have run."""
 
 import contextlib
 import os
@@ -20,8 +20,8 @@ _PARTS = {
     "targets": ("tests/e2e/test_1", "tests/e2e/test_2", "tests/e2e/test_60"),
     "leaders": ("tests/e2e/test_66_killed_leaders.py::test_a_hundred_",),
 }
-"""Of the tests on the usual fleet, which are as dear as all others on fleets together; the rest is a part, too. Leaders
-are for `--all`, and take twenty minutes."""
+"""Parts of the tests on the usual fleet, which cost as much as all other fleets together; the remaining tests
+are a part, too. Leaders are for `--all`, and take twenty minutes."""
 _DEAREST = (
     *(f"{USUAL}: {part}" for part in _PARTS),
     f"{USUAL}: the rest",
@@ -43,7 +43,7 @@ _DEAREST = (
     "tests/docs",
     "tests/sandbox",
 )
-"""What is dealt out first, because nobody should wait for it at the end."""
+"""Scopes that are distributed first, so that none of them runs alone at the end."""
 _SEPARATE = (
     "tests/chart/test_on_a_real_node.py",
     "tests/chart/test_promises.py",
@@ -56,20 +56,21 @@ _PAIRED = frozenset(
     for file in Path(__file__).with_name("controllers").rglob("test_*.py")
     if "pair: Pair" in file.read_text()
 )
-"""Files whose tests need a source and a target of their own, which the others of that folder do not."""
+"""Files whose tests need their own source and target, unlike the others of that folder."""
 _MIDDLE = "test_m"
-"""First file of the second half: each half takes as long, and starts two clusters."""
+"""First file of the second half; both halves take equally long, and each starts two clusters."""
 
 
 class _ByClusters(LoadScopeScheduling):
-    """Tests that share clusters stay with one worker."""
+    """Scheduler that keeps tests that share clusters on one worker."""
 
     def _split_scope(self, nodeid: str) -> str:
         return scope_of(nodeid)
 
 
 def scope_of(nodeid: str) -> str:
-    """What stays with one worker: a fleet or a part of its tests, a file, or a folder or a part of it."""
+    """Return the scope that stays with one worker: a fleet or a part of its tests, a file, or a folder or a
+    part of it."""
     file = nodeid.partition("::")[0]
     fleet = fleet_of(nodeid)
     if fleet == USUAL:
@@ -81,20 +82,21 @@ def scope_of(nodeid: str) -> str:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest comes first."""
+    """Put the slowest scopes first."""
     places = {scope: place for place, scope in enumerate(_DEAREST)}
     items.sort(key=lambda item: places.get(scope_of(item.nodeid), len(places)))
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling:
-    """How tests are dealt out where several workers run them."""
+    """Return the scheduler for runs with several workers."""
     return _ByClusters(config, log)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A terminal's Ctrl-C reaches the controller of the workers only; a CI that has waited long enough sends SIGTERM.
+    """Handle SIGTERM like Ctrl-C, and restore SIGINT.
 
-    What tests start and interrupt must not inherit that a job in the background ignores SIGINT.
+    A terminal's Ctrl-C only reaches the controller of the workers; a CI sends SIGTERM on a timeout. Started
+    processes must not inherit the ignored SIGINT of a background job.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
@@ -103,27 +105,27 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_testnodeready(node: WorkerController) -> None:
-    """Remember who has to end."""
+    """Remember a worker that has to be ended."""
     _workers.append(node)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_internalerror() -> None:
-    """Nobody reads what is printed any more, as behind `head`, or the controller has another fault."""
+    """End the workers if the output is closed, as behind `head`, or the controller fails otherwise."""
     _end_workers()
 
 
 def pytest_keyboard_interrupt() -> None:
-    """Somebody ends the run."""
+    """End the workers when the user interrupts the run."""
     _end_workers()
 
 
 def _end_workers() -> None:
-    """Workers take their clusters down; the controller would kill them after ten seconds."""
+    """Let workers take their clusters down; the controller would kill them after ten seconds."""
     for worker in _workers:
         with contextlib.suppress(ProcessLookupError):
             os.kill(worker.gateway._io.popen.pid, signal.SIGINT)
     for worker in _workers:
-        # What went wrong in a worker is shown by its report.
+        # The worker's own report shows its errors.
         with contextlib.suppress(worker.channel.RemoteError, worker.channel.TimeoutError):
             worker.channel.waitclose(_TEARDOWN_SECONDS)

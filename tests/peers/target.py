@@ -1,6 +1,6 @@
-"""A target that follows the wire contract (4.2, 4.5 and 14) to the letter, once a second, and no further.
+"""A target that follows the wire contract (4.2, 4.5 and 14) exactly, once a second, and does nothing beyond it.
 
-It knows nothing of keys under `multicluster/`: to it they are anybody's annotations.
+It gives keys under `multicluster/` no meaning: it treats them as foreign annotations.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class TargetPeer:
     @classmethod
     @contextlib.asynccontextmanager
     async def serving(cls, fleet: Fleet, cluster: str) -> AsyncIterator["TargetPeer"]:
-        """A peer at work with the rights of Admiralty's agent; leaving ends it, and fails if it has ended itself."""
+        """Run a peer with the permissions of Admiralty's agent. Leaving ends it, and fails if it has ended early."""
         connection = load(str(fleet.sandbox[cluster].kubeconfig))
         token = await agents_token(fleet.clients[cluster], fleet.home)
         theirs = Connection(connection.server, tls=trusting(connection), auth=StaticAuth(f"Bearer {token}"))
@@ -110,7 +110,7 @@ class TargetPeer:
             await self._client.create(PODS, _pod(chaperon))
 
     async def _schedule(self, pod: Raw) -> None:
-        """Section 4.2, S4 to S7 and S12, one candidate: at most one step for each look at it."""
+        """Section 4.2, S4 to S7 and S12, for one candidate: at most one step per reconciliation."""
         metadata = pod["metadata"]
         name, namespace = metadata["name"], metadata["namespace"]
         now = datetime.now(UTC)
@@ -127,12 +127,12 @@ class TargetPeer:
                 await bind(self._client, pod, node)
 
     async def _node(self) -> str | None:
-        """A node of the cluster's own; this peer is no judge of how full it is."""
+        """Return a node of the cluster itself; this peer ignores its free capacity."""
         nodes = await self._client.list(NODES, labels=f"{PROVIDER}!=admiralty")
         return next((node["metadata"]["name"] for node in nodes), None)
 
     async def _publish(self) -> None:
-        """Section 8.3: sums and common labels; whatever annotations were there go with the replacement."""
+        """Section 8.3: sums and common labels; the replacement drops existing annotations."""
         wanted = summarise(await self._client.list(NODES, labels=f"{PROVIDER}!=admiralty"))
         metadata: Raw = {"name": "singleton", "labels": wanted["metadata"]["labels"]}
         try:

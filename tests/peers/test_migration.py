@@ -1,4 +1,4 @@
-"""The migration page, step by step: a target is swapped, a source is swapped, and a source goes back."""
+"""The migration page, step by step: replace a target, replace a source, and revert a source."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ Raw = dict[str, Any]
 
 
 async def clusters_of(fleet: Fleet, namespace: str, app: str, count: int) -> set[str]:
-    """The clusters where the pods of an app run, once so many do."""
+    """Return the clusters in which the pods of an app run, once this many run."""
     pods = await fleet.running(namespace, app, count)
     found = await fleet.delegates(namespace)
     return {found[pod["metadata"]["uid"]][0] for pod in pods}
@@ -56,10 +56,10 @@ async def test_a_target_is_emptied_swapped_and_used_again_by_the_credentials_tha
             await fleet.kubectl("a", "drain", node, "--ignore-daemonsets", "--timeout=90s")
             assert await clusters_of(fleet, namespace, "web", 6) == {"b"}
             await fleet.until("t is empty", lambda: is_empty(fleet, "t", namespace), about=namespace)
-            # 3. Admiralty goes, with its Sources and what belongs to them; accounts and their tokens stay.
+            # 3. Uninstall Admiralty, with its Sources and their dependents; accounts and their tokens stay.
             await t.delete(ROLE_BINDINGS, "admiralty-source-a", namespace)
             await t.delete(CLUSTER_ROLE_BINDINGS, f"admiralty-source-{namespace}-a-cluster-summary-viewer")
-        # Our agent is at work; what was saved is applied.
+        # Flotilla's agent runs; the saved objects are applied.
         made = {"apiVersion": SOURCES.api_version, "kind": "Source", **source}
         await apply(t, SOURCES, {**made, "metadata": {"name": "a", "namespace": namespace}})
         await fleet.ready(namespace, "t")
@@ -67,7 +67,7 @@ async def test_a_target_is_emptied_swapped_and_used_again_by_the_credentials_tha
         await fleet.kubectl("a", "uncordon", node)
         await fleet.source.create(DEPLOYMENTS, manifests.spread_out("more", 6), namespace)
         count, clusters = 6, await clusters_of(fleet, namespace, "more", 6)
-        while "t" not in clusters and count < 12:  # pods may be placed before the agent hears of the uncordon
+        while "t" not in clusters and count < 12:  # pods may be placed before the agent observes the uncordon
             count += 1
             await fleet.source.patch(DEPLOYMENTS, "more", {"spec": {"replicas": count}}, namespace)
             clusters = await clusters_of(fleet, namespace, "more", count)
@@ -82,7 +82,7 @@ async def is_empty(fleet: Fleet, cluster: str, namespace: str) -> bool:
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace of a with the target t."""
+    """Namespace of a with the target t."""
     async with fleet.namespace(("t",), source="a", enabled=False) as name:
         yield name
     await fleet.all_gone()
@@ -90,7 +90,7 @@ async def namespace(fleet: Fleet) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def admiralty(fleet: Fleet, namespace: str, directory: Path) -> AsyncIterator[None]:
-    """Admiralty's agent in a, with the Target t."""
+    """Run Admiralty's agent in a, with the Target t."""
     file = directory / "t.kubeconfig"
     file.write_text(await fleet.kubeconfig(namespace, "t", "a"))
     async with without_agent(fleet, "a"), connect(file, name="t").session as session:
@@ -111,7 +111,7 @@ async def test_a_source_is_swapped_without_touching_its_delegates_and_goes_back(
             await fleet.running(namespace, name, 1)
         before = {uid: pod["metadata"]["uid"] for uid, (_, pod) in (await fleet.delegates(namespace)).items()}
         await uninstalled(fleet, namespace)
-    # Our agent is at work. What was saved is applied.
+    # Flotilla's agent runs. The saved objects are applied.
     await apply(fleet.source, TARGETS, manifests.ours("Target", "t", namespace, saved["spec"]))
     await fleet.ready(namespace, "t")
     await fleet.until("the chaperons are ours", lambda: adopted(fleet, namespace), about=namespace)
@@ -121,7 +121,7 @@ async def test_a_source_is_swapped_without_touching_its_delegates_and_goes_back(
     await fleet.source.delete(PODS, "one", namespace)
     await fleet.until("its delegate goes with it", lambda: has_delegates(fleet, namespace, 2), about=namespace)
     await goes_back(fleet, namespace, tmp_path)
-    # And here once more, so that somebody takes away what is left.
+    # Repeated, so that leftovers are removed.
     await apply(fleet.source, TARGETS, manifests.ours("Target", "t", namespace, saved["spec"]))
     await fleet.ready(namespace, "t")
     for name in ("two", "three"):
@@ -135,20 +135,21 @@ async def has_delegates(fleet: Fleet, namespace: str, count: int) -> bool:
 
 
 async def uninstalled(fleet: Fleet, namespace: str) -> None:
-    """What `helm uninstall admiralty` leaves: no Targets, no finalizers of its own; Secrets, nodes and pods stay."""
+    """Leave the state after `helm uninstall admiralty`: no Targets or finalizers of its own; Secrets, nodes and
+    pods stay."""
     for pod in await fleet.source.list(PODS, namespace):
         await fleet.source.patch(PODS, pod["metadata"]["name"], {"metadata": {"finalizers": None}}, namespace)
     for kind in (TARGETS, SECRETS):
-        # Put there by our agent, which was at work before this test.
+        # Added by Flotilla's agent, which ran before this test.
         await fleet.source.patch(kind, "t", {"metadata": {"finalizers": None}}, namespace)
     await fleet.source.delete(TARGETS, "t", namespace)
-    # Nor has Admiralty's node this mark of ours.
+    # Admiralty's node lacks this mark of Flotilla, too.
     unmarked = {"metadata": {"annotations": {ANNOTATION_APPLIED_LABELS: None}}}
     await fleet.source.patch(NODES, virtual_node(namespace, "t"), unmarked)
 
 
 async def goes_back(fleet: Fleet, namespace: str, directory: Path) -> None:
-    """Without our agent, a Target can be deleted once the one finalizer that nobody else knows is off."""
+    """Revert the source: without Flotilla's agent, a Target can be deleted once its special finalizer is removed."""
     async with admiralty(fleet, namespace, directory):
         code, said, errors = await flotilla(
             "uninstall", "--finalizers", f"--kubeconfig={fleet.sandbox['a'].kubeconfig}"

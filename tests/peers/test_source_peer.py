@@ -1,4 +1,4 @@
-"""A source that follows only the minimum of the wire contract, with our target."""
+"""A source that follows only the minimum of the wire contract, with a Flotilla target."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -28,14 +28,14 @@ IDLE_SECONDS = 3.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def no_agent_in_b(fleet: Fleet) -> AsyncIterator[None]:
-    """The double takes the place of b's."""
+    """Stop the agent of b, which the double replaces."""
     async with without_agent(fleet, "b"):
         yield
 
 
 @contextlib.asynccontextmanager
 async def goals(fleet: Fleet, namespace: str, directory: Path, *targets: str) -> AsyncIterator[dict[str, Goal]]:
-    """Targets with the rights of a Source, and nodes that stand for them in b."""
+    """Targets with the permissions of a Source, and nodes that represent them in b."""
     found: dict[str, Goal] = {}
     async with contextlib.AsyncExitStack() as stack:
         for target in targets:
@@ -54,14 +54,14 @@ async def goals(fleet: Fleet, namespace: str, directory: Path, *targets: str) ->
 
 
 async def stand_in(client: Client, name: str) -> None:
-    """A virtual node as far as a proxy pod can tell."""
+    """Create a node with the fields of a virtual node that proxy pods depend on."""
     taint = {"key": PROVIDER, "value": "admiralty", "effect": "NoSchedule"}
     node = {"metadata": {"name": name, "labels": {PROVIDER: "admiralty"}}, "spec": {"taints": [taint]}}
     await client.create(NODES, node)
 
 
 async def create(fleet: Fleet, namespace: str, goals: dict[str, Goal], pod: Raw) -> Raw:
-    """A proxy pod in b as Admiralty's webhook makes it, after admission has filled in what it fills in."""
+    """Create a proxy pod in b as Admiralty's webhook and later admission leave it."""
     pod["metadata"]["namespace"] = namespace
     proxy = proxy_of(pod, [goal.finalizer for goal in goals.values()])
     return await fleet.clients["b"].create(PODS, proxy, namespace)
@@ -69,7 +69,7 @@ async def create(fleet: Fleet, namespace: str, goals: dict[str, Goal], pod: Raw)
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace where our own webhook does nothing."""
+    """Namespace that Flotilla's webhook ignores."""
     async with fleet.namespace((), source="b", enabled=False) as name:
         yield name
     await fleet.all_gone()
@@ -97,7 +97,7 @@ async def test_without_reservation_pods_run_and_statuses_are_right(
         assert cluster == "t"
         (owner,) = delegate["metadata"]["ownerReferences"]
         assert (owner["name"], owner["controller"]) == (delegate["metadata"]["name"], True)
-        # With the rights of a Source: what capacity and logs need.
+        # With the permissions of a Source: those that capacity and logs need.
         assert "cpu" in (await found["t"].client.get(CLUSTER_SUMMARIES, "singleton"))["allocatable"]
         selector = f"{PARENT_UID}={delegate['metadata']['labels'][PARENT_UID]}"
         (seen,) = await found["t"].client.list(PODS, namespace, labels=selector)
@@ -122,7 +122,7 @@ async def test_what_is_missing_is_said_and_the_source_acts_on_it(fleet: Fleet, n
         async with SourcePeer.serving(b, namespace, found, reserve=False):
             await create(fleet, namespace, found, manifests.pod("web"))
             await fleet.running(namespace, "web", 1, source="b")
-        # While the source is away, our target only says so.
+        # While the source is away, the target only reports it.
         ((_, delegate),) = (await fleet.delegates(namespace)).values()
         await t.delete(PODS, delegate["metadata"]["name"], namespace)
 
@@ -197,7 +197,7 @@ async def test_of_two_candidates_one_is_allowed_and_the_loser_leaves_no_reservat
         await b.delete(PODS, "web", namespace)
         await empty(fleet, namespace)
         assert await t.list(PODS, namespace) == []
-    # Two candidates of one pod are how this protocol works.
+    # This protocol works with two candidates per pod.
     fleet.census.duplicates.clear()
 
 
@@ -240,7 +240,7 @@ async def reservation(client: Client, namespace: str) -> bool:
 async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
     fleet: Fleet, namespace: str, tmp_path: Path
 ) -> None:
-    """What the doubles are worth: with each other, they follow the protocol to its end."""
+    """The doubles are valid: with each other, they complete the protocol."""
     a, b, t = (fleet.clients[name] for name in ("a", "b", "t"))
     async with goals(fleet, namespace, tmp_path, "t", "a") as found:
         async with (
@@ -258,5 +258,5 @@ async def test_the_doubles_themselves_reserve_allow_and_delete_the_loser(
             assert await a.list(CHAPERONS, namespace) == []
             await b.delete(PODS, "web", namespace)
             await empty(fleet, namespace)
-        # Two candidates of one pod are how this protocol works.
+        # This protocol works with two candidates per pod.
         fleet.census.duplicates.clear()

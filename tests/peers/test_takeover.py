@@ -1,4 +1,5 @@
-"""A source cluster that Admiralty ran until now: our agent takes over its pods without touching their delegates."""
+"""A source cluster that Admiralty ran until now: Flotilla's agent adopts its pods without changes to their
+delegates."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -19,12 +20,12 @@ Raw = dict[str, Any]
 
 IDLE_SECONDS = 3.0
 OTHER_CLUSTER = P + "another-target-0123456789"
-"""A finalizer of a target that is no more: Admiralty's webhook put all on every pod."""
+"""Finalizer of a deleted target: Admiralty's webhook added the finalizers of all targets to every pod."""
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace of a with the targets t and b."""
+    """Namespace of a with the targets t and b."""
     async with fleet.namespace(("t", "b"), source="a", enabled=False) as name:
         yield name
     await fleet.all_gone()
@@ -32,16 +33,16 @@ async def namespace(fleet: Fleet) -> AsyncIterator[str]:
 
 @contextlib.asynccontextmanager
 async def before_us(fleet: Fleet) -> AsyncIterator[None]:
-    """The time when a's agent was Admiralty's."""
+    """Simulate the time before the migration, when Admiralty's agent ran in a."""
     async with without_agent(fleet, "a"):
         yield
 
 
 async def made_by_admiralty(fleet: Fleet, namespace: str, *named: str, held: bool = True) -> list[Raw]:
-    """Proxy pods in a, not bound yet, as Admiralty's webhook leaves them in an enabled namespace.
+    """Create unbound proxy pods in a, as Admiralty's webhook leaves them in an enabled namespace.
 
-    :param held: whether they have the finalizers of Targets, which pods of ClusterTargets lack, as do all of them once
-        Admiralty is uninstalled
+    :param held: whether they have the finalizers of Targets; pods of ClusterTargets lack them, as do all pods
+    once Admiralty is uninstalled
     """
     finalizers = [finalizer(namespace, "t"), finalizer(namespace, "b"), OTHER_CLUSTER] if held else []
     made = []
@@ -54,7 +55,7 @@ async def made_by_admiralty(fleet: Fleet, namespace: str, *named: str, held: boo
 
 
 async def candidate(fleet: Fleet, proxy: Raw, cluster: str, *, cluster_name: str | None = "same") -> Raw:
-    """Its chaperon in a target, with a name that the target's API server made up."""
+    """Create the pod's chaperon in a target, with a generated name."""
     chaperon = chaperon_of(proxy, cluster_name or "", reserve=False)
     if cluster_name is None:
         del chaperon["metadata"]["labels"][CLUSTER_NAME]
@@ -72,7 +73,7 @@ async def scheduled(fleet: Fleet, chaperon: Raw, cluster: str) -> None:
 
 
 async def adopted(fleet: Fleet, namespace: str) -> bool:
-    """Whether every chaperon in t carries the UID of a."""
+    """Return whether every chaperon in t carries the UID of a."""
     uid = (await fleet.source.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     found = await fleet.clients["t"].list(CHAPERONS, namespace)
     return bool(found) and all(each["metadata"]["labels"].get(LABEL_PARENT_CLUSTER_UID) == uid for each in found)
@@ -176,7 +177,8 @@ async def test_a_target_that_is_released_during_the_takeover_leaves_no_delegate_
     fleet: Fleet, namespace: str
 ) -> None:
     async with before_us(fleet):
-        # What nothing holds goes at once when its Target is removed, and takes along what says whose the delegate is.
+        # An object without finalizers is deleted at once with its Target, which also removes the record of the
+        # delegate's owner.
         for proxy in await made_by_admiralty(fleet, namespace, "one", "two", "three", held=False):
             chaperon = await candidate(fleet, proxy, "t")
             await scheduled(fleet, chaperon, "t")

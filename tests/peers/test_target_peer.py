@@ -1,4 +1,4 @@
-"""Our source with a target that understands only the minimum of the wire contract, and looks once a second."""
+"""A Flotilla source with a target that supports only the minimum of the wire contract, and polls once a second."""
 
 import contextlib
 from collections.abc import AsyncIterator
@@ -26,21 +26,21 @@ IDLE_SECONDS = 3.0
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session", autouse=True)
 async def peer(fleet: Fleet) -> AsyncIterator[TargetPeer]:
-    """The double in t."""
+    """Double in t."""
     async with without_agent(fleet, "t"), TargetPeer.serving(fleet, "t") as peer:
         yield peer
 
 
 @pytest_asyncio.fixture(loop_scope="session")
 async def namespace(fleet: Fleet) -> AsyncIterator[str]:
-    """A namespace whose pods in a run in t."""
+    """Namespace of a whose pods run in t."""
     async with shared(fleet, "a") as name:
         yield name
 
 
 @contextlib.asynccontextmanager
 async def shared(fleet: Fleet, *sources: str) -> AsyncIterator[str]:
-    """A namespace from which some sources may use t, and which is empty in the end."""
+    """Namespace from which some sources may use t. It is empty at the end."""
     async with fleet.namespace((), source=sources[0]) as name:
         try:
             for source in sources:
@@ -56,7 +56,7 @@ async def shared(fleet: Fleet, *sources: str) -> AsyncIterator[str]:
 
 
 async def join(fleet: Fleet, namespace: str, source: str) -> None:
-    """Make t a Target of a source, which may do there what Admiralty lets it do."""
+    """Make t a Target of a source, with the permissions that Admiralty grants."""
     t = fleet.clients["t"]
     await grant(t, namespace, source)
     authority = (fleet.sandbox.directory / "t" / "pki" / "ca.crt").read_bytes()
@@ -110,7 +110,7 @@ async def test_logs_and_exec_are_asked_for_with_the_rights_that_the_peer_grants(
     await fleet.source.create(PODS, manifests.pod("a"), namespace)
     await fleet.running(namespace, "a", 1)
     for sub, command in (("log", ("logs", "a")), ("exec", ("exec", "a", "--", "true"))):
-        # The peer's nodes run no containers, so that nothing is to be had: it is about who may ask.
+        # The peer's nodes run no containers, so no output exists: only access is tested.
         with contextlib.suppress(SandboxError):
             await fleet.kubectl("a", "-n", namespace, *command)
         granted = [each for each in asked(fleet.sandbox.directory) if is_granted(each, namespace, sub)]
@@ -118,7 +118,7 @@ async def test_logs_and_exec_are_asked_for_with_the_rights_that_the_peer_grants(
 
 
 def is_granted(request: Asked, namespace: str, sub: str) -> bool:
-    """Whether our agent in a asked the peer for this of a pod, and might."""
+    """Return whether the agent of a requested this of a pod from the peer, with permission."""
     what, status = request.object_ref, request.response_status
     return (
         request.user.username == f"system:serviceaccount:{namespace}:a"
@@ -222,7 +222,7 @@ async def test_chaperons_of_an_admiralty_source_are_no_orphans_of_ours(
         "spec": manifests.pod_spec(),
     }
     made = await t.create(CHAPERONS, theirs, namespace)
-    # A pod of ours that comes and goes shows that our agent has had a look, also as a new process.
+    # A pod that is created and deleted shows that the agent has reconciled, also as a new process.
     await fleet.sandbox.restart("a", "agent")
     await fleet.source.create(PODS, manifests.pod("a"), namespace)
     await fleet.running(namespace, "a", 1)

@@ -1,4 +1,4 @@
-"""How many writes API servers have been asked for: refused ones and ones that change nothing count, too."""
+"""Number of write requests to API servers, including refused ones and ones without a change."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ _WRITES = (b"POST", b"PUT", b"PATCH", b"APPLY", b"DELETE", b"DELETECOLLECTION")
 
 
 async def writes(fleet: Fleet) -> Counter[str]:
-    """Writes to all API servers of a fleet so far, as `CLUSTER VERB RESOURCE`."""
+    """Return the writes to all API servers of a fleet so far, as `CLUSTER VERB RESOURCE`."""
     found: Counter[str] = Counter()
     for name, client in fleet.clients.items():
         text = await client.session.request("GET", "/metrics")
@@ -28,11 +28,9 @@ async def writes(fleet: Fleet) -> Counter[str]:
 
 
 async def while_idle(fleet: Fleet, seconds: float, *, settle: float = 40.0) -> Counter[str]:
-    """Writes within some seconds in which nobody does anything.
-
-    What was done before may still be under way, events for one: it has `settle` seconds to come to rest. Kubernetes'
-    own controllers look at a new node, and write an event about it, up to five seconds after it was made.
-    """
+    """Return the writes within some idle seconds. Earlier work may still be in progress, such as events: it has
+    `settle` seconds to finish. Kubernetes' controllers reconcile a new node, and write an event about it, up to
+    five seconds after its creation."""
     before = await writes(fleet)
     assert before, "the API servers count nothing under these names"
     deadline = time.monotonic() + settle

@@ -1,4 +1,4 @@
-"""Which calls are told to be for the pod, of programs that really run under the tracer."""
+"""Calls that the recorder attributes to the pod, from programs that really run under the tracer."""
 
 import importlib
 import inspect

@@ -1,4 +1,4 @@
-"""What hack/trace prints."""
+"""Output of hack/trace."""
 
 from hack.lab.sandbox.objects import REPOSITORY
 from hack.lab.trace.fleet import Traced

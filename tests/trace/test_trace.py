@@ -1,4 +1,4 @@
-"""hack/trace, from its options to a pod that really goes."""
+"""hack/trace, from its options to a real moving pod."""
 
 import subprocess
 import sys
