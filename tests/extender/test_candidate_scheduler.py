@@ -38,7 +38,7 @@ Raw = dict[str, Any]
 NODES = 3
 CPU = 4
 FULL = {"cpu": "3500m", "nodeSelector": {"kubernetes.io/hostname": "t-node-0"}}
-"""Spec of a pod of which only one fits into the whole cluster."""
+"""Resources of a pod that fits into the whole cluster only once."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

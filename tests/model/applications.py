@@ -1,4 +1,4 @@
-"""P2CodeSchedulingManifests and the manifests in them, as tests write them."""
+"""P2CodeSchedulingManifests with their manifests, for tests."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ CLUSTER_WIDE = ("Namespace", "ClusterRole", "ClusterRoleBinding")
 
 
 def manifest(kind: str, name: str = "x", namespace: str = "demo", labels: Raw | None = None, **fields: Any) -> Raw:
-    """An object of a kind; of the whole cluster where the kind is."""
+    """Return an object of a kind, without a namespace if the kind is cluster-scoped."""
     metadata: Raw = {"name": name} if kind in CLUSTER_WIDE else {"name": name, "namespace": namespace}
     metadata |= {"labels": labels} if labels else {}
     return {"apiVersion": VERSIONS.get(kind, "v1"), "kind": kind, "metadata": metadata, **fields}
@@ -40,7 +40,7 @@ def manifest(kind: str, name: str = "x", namespace: str = "demo", labels: Raw | 
 def workload(
     name: str = "web", kind: str = "Deployment", namespace: str = "demo", spec: Raw | None = None, **more: Any
 ) -> Raw:
-    """A workload whose pods have the label app; `spec` is added to that of its pods, `more` to its own."""
+    """Return a workload whose pods have the label app; `spec` extends the spec of its pods, `more` its own."""
     template = {
         "metadata": {"labels": {"app": name}},
         "spec": {"containers": [{"name": "main", "image": "i"}], **(spec or {})},
@@ -53,12 +53,12 @@ def workload(
 
 
 def container(**fields: Any) -> Raw:
-    """A part of a pod's spec: its only container."""
+    """Return a part of a pod's spec with its only container."""
     return {"containers": [{"name": "main", "image": "i", **fields}]}
 
 
 def spec_of(*manifests: Raw, common: tuple[str, ...] = (SET,), own: list[Raw] | None = None) -> Raw:
-    """The spec of a P2CodeSchedulingManifest."""
+    """Return the spec of a P2CodeSchedulingManifest."""
     found: Raw = {"globalAnnotations": list(common), "manifests": list(manifests)}
     return found | ({"workloadAnnotations": own} if own is not None else {})
 

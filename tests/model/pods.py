@@ -12,7 +12,7 @@ def pod(
     spec: dict[str, Any] | None = None,
     metadata: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """An elected pod with one container, and what admission put into it before the webhook."""
+    """Return an elected pod with one container, including the fields that admission adds before the webhook."""
     token = {"name": "kube-api-access-q9", "mountPath": "/var/run/secrets/kubernetes.io/serviceaccount"}
     return {
         "apiVersion": "v1",

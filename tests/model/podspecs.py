@@ -22,7 +22,7 @@ _TOPOLOGY = st.sampled_from(["kubernetes.io/hostname", "topology.kubernetes.io/z
 
 
 def optional(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[Raw]:
-    """An object with any of these fields."""
+    """Strategy for objects with any of these fields."""
     return st.fixed_dictionaries({}, optional=fields)
 
 
@@ -168,7 +168,7 @@ _POD: dict[str, st.SearchStrategy[Any]] = {
 
 @st.composite
 def pods(draw: st.DrawFn) -> Raw:
-    """A pod as its user writes it, elected, with the service account token's volume or without."""
+    """Strategy for elected pods as users write them, with or without the service account token's volume."""
     spec = draw(optional(**_POD))
     names = draw(st.lists(_DNS, min_size=1, max_size=4, unique=True))
     ordinary = draw(st.integers(1, len(names)))
@@ -206,7 +206,7 @@ def _container(draw: st.DrawFn, name: str, volumes: list[Raw]) -> Raw:
 
 
 def admitted(pod: Raw) -> Raw:
-    """The pod with what admission adds before webhooks: priority, service account and its token."""
+    """Return the pod with the fields that admission adds before webhooks: priority, service account and its token."""
     spec = pod["spec"]
     mount = {"name": TOKEN, "readOnly": True, "mountPath": TOKEN_MOUNT}
     lists = {

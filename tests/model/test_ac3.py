@@ -70,7 +70,7 @@ BOTH = {"from": ["us"], "to": [{"cluster": "eu"}]}
         ([link()], []),
         ([link(services=named(8080))], [{"service": "backend", **BOTH, "ports": [8080]}]),
         ([link(services=named(9090, 8080))], [{"service": "backend", **BOTH, "ports": [8080, 9090]}]),
-        # Two links of the same places are one.
+        # Two links between the same places are one.
         ([link(services=named(8080)), link(services=named(9))], [{"service": "backend", **BOTH, "ports": [9, 8080]}]),
         # An application selects the Services of its pods, on all ports; a named Service keeps to its ports.
         (
@@ -89,7 +89,7 @@ BOTH = {"from": ["us"], "to": [{"cluster": "eu"}]}
                 {"service": "rerouted", **BOTH},
             ],
         ),
-        # Callers in another namespace, also of the same cluster; within one place there is nothing to do.
+        # Callers in another namespace, even of the same cluster; within one place no link is needed.
         (
             [link(targetNamespace="web", services=named(1))],
             [{"service": "backend", "from": ["us"], "to": [{"cluster": "eu", "namespace": "web"}], "ports": [1]}],
@@ -101,7 +101,7 @@ BOTH = {"from": ["us"], "to": [{"cluster": "eu"}]}
         ([link(targetCluster="us", services=named(1))], []),
         # A missing Service is linked all the same: its ServiceLink reports the problem.
         ([link(services=named(1, name="later"))], [{"service": "later", **BOTH, "ports": [1]}]),
-        # The same Service for two callers is two links.
+        # The same Service for two callers needs two links.
         (
             [link(services=named(1)), link(targetCluster="asia", services=named(2))],
             [
@@ -186,7 +186,7 @@ GONE = dict.fromkeys(MINE)
         ({"multicluster/global": "true"}, True, {}),
         ({"io.cilium/global-service": "true"}, True, {}),
         ({"multicluster.admiralty.io/original-selector": "a=b"}, True, {}),
-        # Its user does not want it; another cluster's copy.
+        # Its user does not want it, or it is another cluster's copy.
         ({"multicluster/global": "false"}, True, {}),
         ({"multicluster.admiralty.io/global": "false"}, True, {}),
         ({"multicluster.admiralty.io/is-delegate": ""}, True, {}),

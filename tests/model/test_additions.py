@@ -30,7 +30,7 @@ def term(*requirements: Raw) -> Raw:
 
 
 def proxy(annotations: Raw | None = None, **spec: Any) -> Raw:
-    """The proxy pod of an elected pod with these constraints of its user."""
+    """Return the proxy pod of an elected pod with these user constraints."""
     metadata = {"name": "web", "namespace": "ns", "uid": "u", "annotations": annotations or {}}
     return proxy_pod({"metadata": metadata, "spec": {"containers": [{"name": "main"}], **spec}}, [])
 

@@ -14,7 +14,7 @@ Raw = dict[str, Any]
 
 
 def said(writing: Writing, status: Raw) -> Raw:
-    """The status after a merge patch."""
+    """Return the status after a merge patch."""
     return {key: value for key, value in {**status, **(writing.patch or {})}.items() if value is not None}
 
 
@@ -107,7 +107,7 @@ def aged(age: float) -> Statement:
 
 def test_what_was_found_out_some_time_ago_counts_for_no_longer_than_it_may() -> None:
     first = said(decide(aged(0), {}, NOW), {})
-    # Nothing new for so long: it is not renewed.
+    # No new scores for this long: the object is not renewed.
     for seconds in (60, 75, 89):
         writing = decide(aged(seconds), first, after(seconds))
         assert writing.patch is None

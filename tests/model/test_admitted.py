@@ -1,4 +1,5 @@
-"""A delegate is made of the proxy pod that was admitted; of the manifest only what the webhook took away counts."""
+"""A delegate is derived from the admitted proxy pod; the manifest only provides the fields that the webhook
+removed."""
 
 import copy
 import json
@@ -60,7 +61,7 @@ def made(proxy: Raw, **options: Any) -> Raw:
 
 
 def with_manifest(source: Raw, *, write: Any = json.dumps) -> Raw:
-    """A harmless proxy pod with somebody's own manifest."""
+    """Return a harmless proxy pod with a forged manifest."""
     proxy = proxied(pod(spec={"containers": [CONTAINER]}))
     proxy["metadata"]["annotations"][MANIFEST] = write(source)
     return proxy
@@ -76,7 +77,7 @@ def test_nothing_that_admission_has_not_seen_comes_out_of_a_handmade_manifest(wr
     source = {"kind": "Pod", "metadata": metadata, "spec": PRIVILEGED}
     smuggled = made(with_manifest(source, write=write))
     taken = ("nodeSelector", "schedulerName", "terminationGracePeriodSeconds")
-    taken += ("volumes",)  # which nothing mounts, and the manifest does not know
+    taken += ("volumes",)  # no container mounts it, and the manifest lacks it
     assert smuggled["spec"] == {key: value for key, value in honest["spec"].items() if key not in taken}
     assert smuggled["metadata"]["labels"] == honest["metadata"]["labels"]
     note = names.ANNOTATION_LIVE_CHANGES
@@ -152,7 +153,8 @@ def test_tolerations_that_api_servers_add_to_every_pod_do_not_travel_and_others_
 
 
 def meshed(annotations: Raw | None = None) -> Raw:
-    """A proxy pod to which a webhook has added containers, and a variable in the user's own."""
+    """Return a proxy pod with containers added by a service mesh's webhook, and a variable in the user's
+    container."""
     proxy = proxied(pod(annotations))
     spec = proxy["spec"]
     spec["containers"][0] |= {"env": [{"name": "MESH", "value": "1"}], "image": "registry/busybox"}
@@ -212,7 +214,7 @@ def test_a_pod_that_just_started_has_nothing_to_tell_whatever_webhooks_did_to_it
         proxy["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "1"}}
         proxy["spec"]["activeDeadlineSeconds"] = 9
         there = made(proxy, injected=injected)
-        # As a label and binding do it meanwhile.
+        # Label and binding change the pod like this in the meantime.
         proxy["spec"]["nodeName"] = "admiralty-default-c2"
         assert changes(proxy, source_pod(proxy), there) == told(there)
 
@@ -241,7 +243,7 @@ def test_what_the_target_changes_comes_home_although_a_webhook_had_changed_it_he
 
 
 def before_this(proxy: Raw) -> Raw:
-    """The chaperon of a proxy pod as earlier versions made it, of the manifest."""
+    """Return the chaperon of a proxy pod as earlier versions created it, from the manifest."""
     source = source_pod(proxy)
     metadata = {"name": "x", "labels": {P + "app": "web"}, "annotations": {"team": "x"}}
     return {"metadata": metadata, "spec": {key: value for key, value in source["spec"].items() if key != "priority"}}
@@ -333,7 +335,7 @@ WHOLE = {
 
 
 def spoiled(draw: st.DrawFn, value: Any) -> Any:
-    """A value in which something somewhere is something else."""
+    """Return a value with one random part replaced."""
     if not value or not isinstance(value, dict | list) or draw(st.integers(0, 4)) == 0:
         return draw(JSON)
     if isinstance(value, list):

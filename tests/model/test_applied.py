@@ -30,7 +30,7 @@ def leaves(value: object) -> Raw:
 
 
 def live(body: Raw, fields: Raw | None = None, **more: Any) -> Raw:
-    """Metadata of an object that was applied so."""
+    """Return the metadata of an object after it was applied like this."""
     own = {key: value for key, value in body.items() if key not in ("apiVersion", "kind")}
     own = {**own, "metadata": {key: body["metadata"][key] for key in ("labels", "annotations")}}
     entry = {

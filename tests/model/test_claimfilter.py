@@ -1,4 +1,4 @@
-"""Claims of a target's cluster that pods and namespaces ask for by annotation."""
+"""Claims of a target's cluster that pods and namespaces request by annotation."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

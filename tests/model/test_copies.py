@@ -58,7 +58,7 @@ def test_annotations_that_do_not_fit_beside_ours_are_left_out_the_largest_first(
 
 
 def stored(copy: Raw, **metadata: Any) -> Raw:
-    """As the target's API server gives it."""
+    """Return the object as the target's API server stores it."""
     return {**copy, "metadata": {**copy["metadata"], "uid": "C1", "resourceVersion": "3", **metadata}}
 
 

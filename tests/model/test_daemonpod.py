@@ -69,7 +69,7 @@ REFUSED = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
 
 
 def waiting(*nodes: str, **status: Any) -> dict[str, Any]:
-    """As the controller of DaemonSets makes pods."""
+    """Return a pod as the DaemonSet controller creates it."""
     terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}
     return {"metadata": {}, "spec": {"affinity": {"nodeAffinity": required}}, "status": status}

@@ -224,7 +224,7 @@ def test_an_annotation_that_the_delegate_has_is_resolved_in_the_target() -> None
 
 
 def bomb(key: str, size: int, variables: int) -> dict[str, Any]:
-    """A pod whose variables all name one long annotation; half of them in an init container."""
+    """Return a pod whose variables all name one long annotation; half of them in an init container."""
     env = [
         {"name": f"V{index}", "valueFrom": reference(f"metadata.annotations['{key}']")} for index in range(variables)
     ]
@@ -233,7 +233,7 @@ def bomb(key: str, size: int, variables: int) -> dict[str, Any]:
         "initContainers": [{"name": "init", "env": env[:half]}],
         "containers": [{"name": "main", "env": env[half:]}],
     }
-    # A short manifest of the user's own leaves room for more variables.
+    # A user's own short manifest leaves space for more variables.
     manifest = '{"metadata":{},"spec":{"containers":[{"name":"main"}],"initContainers":[{"name":"init"}]}}'
     return pod({key: "x" * size, names.ANNOTATION_MANIFEST: manifest}, spec=spec)
 

@@ -14,7 +14,7 @@ OBJECTS = st.dictionaries(KEYS, JSON, max_size=5)
 
 
 def apply_merge(target: Any, patch: Any) -> Any:
-    """RFC 7386, section 2, word for word."""
+    """Apply a merge patch by RFC 7386, section 2, literally."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -27,7 +27,7 @@ def apply_merge(target: Any, patch: Any) -> Any:
 
 
 def apply_json(document: Any, operations: list[dict[str, Any]]) -> Any:
-    """RFC 6902: add, remove and replace."""
+    """Apply a JSON patch (RFC 6902): add, remove and replace."""
     box = {"": deepcopy(document)}
     for operation in operations:
         tokens = [token.replace("~1", "/").replace("~0", "~") for token in operation["path"].split("/")]
@@ -47,7 +47,7 @@ def apply_json(document: Any, operations: list[dict[str, Any]]) -> Any:
 
 
 def without_nulls(value: Any) -> Any:
-    """Members that are null count as absent, as they do to an API server."""
+    """Remove null members, which an API server treats as absent."""
     if isinstance(value, dict):
         return {key: without_nulls(item) for key, item in value.items() if item is not None}
     if isinstance(value, list):

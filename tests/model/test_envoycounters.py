@@ -26,7 +26,7 @@ LOST = PeerHealth(0, 2, "PeerUnreachable", handshakes=5, refused=3)
         (counters(ssl__fail_verify_san=3, ssl__handshake=5), LOST, "PeerUnreachable"),
         # No counter changes between two checks: the last result stays valid.
         (counters(ssl__handshake=5), PeerHealth(0, 2, "NotAdmitted", handshakes=5), "NotAdmitted"),
-        # It was ready a moment ago, with many handshakes.
+        # The peer was ready a moment ago, with many handshakes.
         (counters(ssl__handshake=5), PeerHealth(1, 2, "Connected", handshakes=5), "PeerUnreachable"),
     ],
 )

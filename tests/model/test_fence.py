@@ -107,7 +107,7 @@ DEATHS = (None, 5.0, 59.0)
 
 @pytest.mark.parametrize(("delay", "death", "away"), list(product(DELAYS, DEATHS, (0.0, 8.0))))
 def test_the_other_starts_after_the_one_has_ended(delay: float, death: float | None, away: float) -> None:
-    """A renewal that arrives late, and an agent that dies and is followed by another which has not seen it."""
+    """A renewal arrives late, and an agent dies and its successor has not observed the renewal."""
     sent = 1000.0
     arrives = sent + delay
     promised = fence.promised(fence.promise("a", TERM, {"terminationGracePeriodSeconds": int(GRACE)}))
@@ -118,7 +118,7 @@ def test_the_other_starts_after_the_one_has_ended(delay: float, death: float | N
     if death is not None:
         looks = arrives + death + away
         passed = timedelta(seconds=looks - arrives)
-        # Its monotonic clock is another machine's, and began anywhere.
+        # The successor's monotonic clock belongs to another machine, with any offset.
         seen = fence.see(None, lease("9", written=NOON), 5.0, NOON + passed)
         stops = looks + seen.left(5.0)
     else:
@@ -156,5 +156,5 @@ def test_a_delegate_of_which_nothing_was_promised_keeps_its_grace() -> None:
 
 
 def test_no_grace_is_cut_to_nothing() -> None:
-    """With a grace of 0 the API server removes the pod while its containers may run."""
+    """With a grace period of 0 the API server removes the pod while its containers may still run."""
     assert fence.ending(0, 30, None) == fence.Ending(1)

@@ -1,4 +1,4 @@
-"""Gateways call pods of the namespace, whatever addresses an EndpointSlice names."""
+"""Gateways only call pods of the namespace, even if an EndpointSlice names other addresses."""
 
 from typing import Any
 

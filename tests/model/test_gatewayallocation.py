@@ -1,4 +1,4 @@
-"""The limits of one Envoy, divided again after changes of some namespaces."""
+"""Limits of one Envoy, divided again after changes in some namespaces."""
 
 from hypothesis import given
 from hypothesis import strategies as st

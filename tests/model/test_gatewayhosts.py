@@ -55,16 +55,16 @@ DB = Headless("db", TCP, (Host("db-0", 1),))
     [
         ([db(endpoint("db-0"))], [DB]),
         ([db(endpoint("db-0", ready=None))], [DB]),
-        # Its address stays while the pod is not ready.
+        # The address stays while the pod is not ready.
         ([db(endpoint("db-0", ready=False))], [Headless("db", TCP, (Host("db-0"),))]),
         ([db(endpoint(""), endpoint("", "10.1.0.6"))], [Headless("db", TCP, (Host("", 2),))]),
         ([db(endpoint("db-0"), endpoint("db-0", "10.1.0.6", ready=False))], [DB]),
-        # On one node, whose address both have.
+        # Both are on one node, whose address they share.
         (
             [db(endpoint("db-0")), db(endpoint("db-1", ready=False))],
             [Headless("db", TCP, (Host("db-0", 1), Host("db-1")))],
         ),
-        # One pod, in a slice for each family.
+        # One pod with a slice for each IP family.
         (
             [
                 db(endpoint("db-0", targetRef={"uid": "a"})),

@@ -106,7 +106,7 @@ def test_offered_udp_ports_have_the_endpoints_of_theirs() -> None:
         (TCP, ("10.1.0.5:5300",)),
         (UDP, ("10.1.0.5:5353",)),
     }
-    # A port of that name that is of another protocol is none.
+    # A port of that name with another protocol does not count.
     found = document(OWN, [peer(offered=offered)], [slice(ports=[{"name": "dns", "port": 5353}])])
     assert {each.endpoints for each in found.services} == {()}
 
@@ -138,7 +138,7 @@ def test_a_gateway_calls_what_has_local_ports() -> None:
         ({}, ("10.1.0.5:8080",)),
         ({"family": "IPv6", "endpoints": [{"addresses": ["fd00::5"]}]}, ("[fd00::5]:8080",)),
         ({"endpoints": [{"addresses": ["10.1.0.5"], "conditions": {"ready": False}}]}, ()),
-        # A proxy pod: its containers are elsewhere.
+        # A proxy pod: its containers run in a target.
         ({"endpoints": [{"addresses": ["10.1.0.5"], "nodeName": "admiralty-shop-us"}]}, ()),
         ({"endpoints": [{"addresses": ["10.1.0.5"], "nodeName": "admiral"}]}, ("10.1.0.5:8080",)),
         ({"ports": [{"name": "other", "port": 8080}]}, ()),

@@ -62,7 +62,8 @@ def saying(*services: Shared, conditions: list[Raw] = ANSWERS, **status: Any) ->
 
 
 def taking(*ports: int) -> Raw:
-    """The status of gateways that listen at one more UDP port of a Service `dns` than at TCP ports of all."""
+    """Return a status of gateways that listen at one UDP port of the Service `dns`, in addition to the TCP
+    ports of all."""
     udp = [{"name": "dns", "ports": [{"port": 53, "locals": [20009]}]}]
     return {"udpServices": udp, "gateways": {"one": {"healthy": 1, "listens": list(ports)}}}
 

@@ -33,7 +33,7 @@ LARGE = Limits(float("inf"), float("inf"))
 
 
 class Fitted(NamedTuple):
-    """GatewayPeers with what fits, and how much does not, by GatewayPeer."""
+    """GatewayPeers with their accepted part, and the number of rejected entries by GatewayPeer."""
 
     peers: list[Raw]
     left_out: dict[Key, int]
@@ -54,7 +54,7 @@ def fit(own: str, peers: list[Raw], slices: list[Raw], limit: Limits, before: Se
 
 
 def names_in(peers: list[Raw]) -> Served:
-    """Names of all Services of GatewayPeers."""
+    """Return the names of all Services of GatewayPeers."""
     return {
         (peer["metadata"]["namespace"], peer["metadata"]["name"]): {
             field: tuple(each["name"] for each in peer["spec"][field])
@@ -66,7 +66,7 @@ def names_in(peers: list[Raw]) -> Served:
 
 
 def calling(namespace: str, count: int, name: str = "eu", created: str = "2026-01-01T00:00:00Z") -> Raw:
-    """A GatewayPeer with so many Services that have a local port each."""
+    """Return a GatewayPeer with this many Services, each with one local port."""
     services = [Shared(f"payment-service-{number:05}", HTTP, 1) for number in range(count)]
     told = [
         {"name": each.name, "ports": [{"port": 80, "locals": [20000 + number]}]} for number, each in enumerate(services)
@@ -77,7 +77,7 @@ def calling(namespace: str, count: int, name: str = "eu", created: str = "2026-0
 
 
 def room(listeners: int, peers: int) -> Limits:
-    """Limits that so many local ports of so many GatewayPeers fill."""
+    """Return limits that exactly this many local ports of this many GatewayPeers fill."""
     return Limits(LISTENER.memory * listeners + 0.2 * 2**20 * peers + 8.0 * peers, float("inf"))
 
 

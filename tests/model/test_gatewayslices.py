@@ -36,14 +36,14 @@ def test_a_slice_leads_to_the_own_gateways() -> None:
     assert found["ports"] == [{"name": "http", "port": 20000, "protocol": "TCP"}]
     assert found["endpoints"] == [
         {"addresses": ["10.9.0.1"], "conditions": {"ready": True}},
-        # It does not listen there yet.
+        # The gateway does not listen there yet.
         {"addresses": ["10.9.0.2"], "conditions": {"ready": False}},
     ]
 
 
 def test_udp_ports_are_in_slices_of_their_own_that_may_be_not_ready_alone() -> None:
     udp = {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20001]}]}]}
-    # The peer answers, and does not take UDP.
+    # The peer answers, but does not accept UDP.
     status = {**allotted(20000), **udp, "gateways": {"gw-1": says(20000)}}
     found = slices(peer(services=[Shared("web", HTTP, 1, HTTP)], status=status), [ONE], "IPv4", {"web"})
     told = [(each["ports"], each["endpoints"][0]["conditions"]["ready"]) for each in found]

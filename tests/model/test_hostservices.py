@@ -1,4 +1,4 @@
-"""Services that stand for hosts of headless Services elsewhere, and the slices by which they are found."""
+"""Services that represent hosts of remote headless Services, and the slices that find them."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ ADDRESSES = {NAME: ["10.96.0.7", "fd00:96::7"]}
 
 
 def made(peer: Raw, pods: Any = (ONE, TWO), family: str = "IPv4", addresses: Any = ADDRESSES) -> dict[str, list[Raw]]:
-    """Slices by the Service that they belong to."""
+    """Return the slices by the Service that they belong to."""
     found: dict[str, list[Raw]] = {}
     for each in slices(peer, host_services(peer, {"db"}), pods, family, addresses):
         found.setdefault(each["metadata"]["labels"][names.LABEL_SERVICE_NAME], []).append(each)
@@ -39,7 +39,7 @@ def test_a_host_has_a_service_that_selects_nothing_and_is_shared_with_nobody() -
         LABEL_GATEWAY_HOST: "db-0",
     }
     assert found["metadata"]["ownerReferences"][0]["uid"] == "uid-of-it"
-    # Not even where its namespace shares all of its Services.
+    # Not even if its namespace shares all of its Services.
     assert not is_shared(shared(found)["metadata"].get("annotations"))
     ports = [{"name": "tcp", "port": 5432, "protocol": "TCP", "targetPort": 5432}]
     assert found["spec"] == {"type": "ClusterIP", "ipFamilyPolicy": "PreferDualStack", "ports": ports}

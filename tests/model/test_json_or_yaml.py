@@ -124,7 +124,7 @@ def test_what_is_written_as_yaml_is_read_as_it_was(value: Any) -> None:
 
 
 def _without_precision(value: Any) -> Any:
-    """PyYAML writes 1e+16 as 1.0e+16; and whole floats may come back as integers."""
+    """Normalize floats: PyYAML writes 1e+16 as 1.0e+16, and whole floats may be read as integers."""
     if isinstance(value, dict):
         return {key: _without_precision(item) for key, item in value.items()}
     if isinstance(value, list):

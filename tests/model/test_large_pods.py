@@ -1,4 +1,4 @@
-"""Agents are soon done with a pod on their event loop, however large the pod; rows are in `tests/large_objects.py`."""
+"""Agents process a pod of any size quickly on their event loop; rows are in `tests/large_objects.py`."""
 
 import contextlib
 import time
@@ -27,7 +27,7 @@ Raw = dict[str, Any]
 
 @contextlib.contextmanager
 def soon(what: str) -> Iterator[None]:
-    """Check that code ends before the loop has stood still for too long, by CPU time and the pace of the core."""
+    """Check that code does not block the event loop for too long, in CPU time scaled by the pace of the core."""
     before = pace()
     began = time.thread_time()
     yield
@@ -57,7 +57,7 @@ def test_a_pod_of_the_largest_size_is_made_a_delegate_soon(field: str) -> None:
 
 
 def admitted(pod: Raw) -> Raw:
-    """The proxy pod; skips the rest of the test if the webhook refuses the pod."""
+    """Return the proxy pod. Skips the rest of the test if the webhook refuses the pod."""
     try:
         return proxy_pod(pod, ["multicluster.admiralty.io/default-c2"])
     except InvalidPod as error:
@@ -76,7 +76,7 @@ def steps(obj: Object) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def follow_changes(proxy: Raw, made: Raw) -> None:
-    """Add tolerations to a live pod, as many as its annotations have room for, and have the delegate follow."""
+    """Add as many tolerations to a live pod as its annotations can hold, and update the delegate."""
     pod = delegate(made)
     more = large_objects.many(lambda index: {"key": f"more{index}", "operator": "Exists"}, 200_000)
     proxy["spec"]["tolerations"] = [*proxy["spec"].get("tolerations", ()), *more]

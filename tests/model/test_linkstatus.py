@@ -63,7 +63,7 @@ def told(pairs: list[Pair], good: Finding = GOOD, total: int = 4) -> dict[str, t
             ("False", "NoPath"),
             ("False", "NoPath"),
         ),
-        # The first condition that does not hold is the one to look at.
+        # The first false condition is the one to examine.
         (
             [pair("us", "eu", NO_PATH), pair("hub", "eu", WORKS, AWAY)],
             4,
@@ -148,7 +148,7 @@ def test_callers_in_other_namespaces_have_rows_of_their_own() -> None:
         ({}, Offered(0, ("us",)), ("False", "NoEndpoints"), "no endpoint is ready in any cluster"),
         ({"from": ["us"]}, Offered(0), ("False", "NoEndpoints"), "ready in us, which spec.from names: see the pods"),
         ({"from": ["us", "eu"]}, Offered(0), ("False", "NoEndpoints"), "ready in eu, us, which spec.from names"),
-        # An agent that has just started, and a cluster that gives no answer.
+        # An agent that has just started, and a cluster that does not answer.
         ({"from": ["us"]}, Offered(0, ("us",)), ("Unknown", "TargetUnreachable"), "what us has: see its Target"),
         ({"from": ["us", "eu"]}, Offered(1, ("us",)), ("True", "Connected"), ""),
     ],
@@ -175,7 +175,7 @@ def test_a_row_whose_clusters_have_no_ready_endpoint_says_so() -> None:
     rows = status(link(), GOOD, pairs, FOUR, NOW)["clusters"]
     assert [(row["cluster"], row["reason"], row["from"], row["ready"], row["endpoints"]) for row in rows] == [
         ("us", "NoEndpoints", ["eu", "de"], "False", 0),
-        # Others of the same row have some: callers reach those.
+        # Other sources in the same row have endpoints: callers reach those.
         ("hub", "Connected", ["eu", "us"], "True", 2),
         # Other problems are listed first.
         ("eu", "NoPath", ["us"], "False", 0),
@@ -186,7 +186,7 @@ def test_a_row_whose_clusters_have_no_ready_endpoint_says_so() -> None:
 
 
 def none(*args: Any) -> Pair:
-    """A pair whose source has no ready endpoint."""
+    """Return a pair whose source has no ready endpoint."""
     return msgspec.structs.replace(pair(*args), endpoints=0)
 
 

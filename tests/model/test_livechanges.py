@@ -53,7 +53,7 @@ def a_pod() -> Raw:
 
 
 class Both:
-    """A proxy pod, its chaperon and its delegate, and the way from one to the other."""
+    """A proxy pod, its chaperon and its delegate, with the transfer of changes between them."""
 
     def __init__(self) -> None:
         self.proxy = copy.deepcopy(proxy_pod(a_pod(), ["multicluster.admiralty.io/default-t"]))

@@ -16,7 +16,7 @@ def test_what_can_be_read_is_well() -> None:
     said = {"move": "never", "failover-after": "30s", "fail-back": "auto", "fence": "lease", "shutdown-delay": "0"}
     assert list(flaws({f"multicluster/{key}": value for key, value in said.items()})) == []
     assert list(flaws(None)) == []
-    # Of these Targets alone say anything.
+    # Only Targets have the setting `retire`.
     assert list(flaws({"multicluster/retire": "perhaps"})) == []
 
 

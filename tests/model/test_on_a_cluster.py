@@ -64,7 +64,7 @@ async def source_pod(client: Client, namespace: str) -> dict[str, Any]:
     pod = await client.create(PODS, body, namespace)
     await client.patch(PODS, "web-0", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(PODS, "web-0", namespace, grace=0)
-    # Only after webhooks, when it stores the pod, the API server resolves matchLabelKeys.
+    # The API server resolves matchLabelKeys only after webhooks, when it stores the pod.
     pod["spec"] |= {field: body["spec"][field] for field in ("affinity", "topologySpreadConstraints")}
     for field in ("uid", "resourceVersion", "creationTimestamp", "generation"):
         pod["metadata"].pop(field, None)

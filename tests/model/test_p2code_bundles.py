@@ -328,7 +328,7 @@ def test_the_namespace_default_needs_no_manifest() -> None:
 def test_workloads_of_one_name_are_told_apart() -> None:
     found = bundled(workload("web"), workload("web", "Job"), workload("web", namespace="b"), workload("api"))
     assert [each.name for each in found.bundles] == ["web-deployment-demo", "web-job", "web-deployment-b", "api"]
-    # Also where another one has that name already.
+    # Even if another object already has that name.
     found = bundled(workload("web-job"), workload("web", "Job"), workload("web"))
     names = [each.name for each in found.bundles]
     assert names[::2] == ["web-job", "web-deployment"]

@@ -195,8 +195,8 @@ def test_a_workload_in_a_namespace_that_is_not_enabled_would_stay_here() -> None
             "targets: kubectl label namespace demo multicluster-scheduler=enabled"
         ),
     )
-    # The label is irrelevant without pods, if the application creates the namespace, or if nothing is applied
-    # locally.
+    # The label is irrelevant without pods, if the application creates the namespace, or if no object
+    # is applied locally.
     assert isinstance(check(draft(spec_of(settings), "x", "global"), DISABLED), Application)
     made = draft(spec_of(manifest("Namespace", "demo"), workload()), "x", "global")
     assert isinstance(check(made, DISABLED), Application)

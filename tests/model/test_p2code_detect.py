@@ -1,4 +1,4 @@
-"""Which Services the pods of an application call."""
+"""Services that the pods of an application call."""
 
 import base64
 

@@ -100,7 +100,7 @@ def test_pods_are_elected_and_the_target_is_said_by_what_controls_them(kind: str
     (written,) = rendered(found.bundles, {"web": "c1"}, lambda namespace, cluster: f"{namespace}-{cluster}").values()
     assert of(written, *template) == ELECT
     assert written["metadata"]["annotations"] == {"multicluster/targets": "demo-c1"}
-    # Nothing that was read is changed.
+    # The read objects are not modified.
     assert owner == workload(kind=kind)
 
 
@@ -165,7 +165,7 @@ def test_a_binding_to_a_cluster_role_follows(role: str) -> None:
     written = one_cluster(*objects)
     assert pods_of(written, "Deployment", "web") == {ACCOUNT: "true", ROLES: "true"}
     (following,) = bundled(*objects).bundles[0].following.values()
-    # Of a ClusterRole every cluster has its own.
+    # Every cluster has its own copy of a ClusterRole.
     assert bool(rights_left([following])) == (role == "robot-role")
 
 

@@ -23,7 +23,7 @@ def containers(count: int, **fields: object) -> Raw:
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Texts that were searched for addresses."""
+    """Return the texts that were searched for addresses."""
     found: list[str] = []
     addresses = searching._addresses
 

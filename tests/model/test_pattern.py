@@ -79,7 +79,7 @@ SLOW = (
     "(?:.*a){97}q",
     "[ab].{120}q",
 )
-"""Expressions that take RE2 long for their length."""
+"""Expressions that RE2 matches slowly for their length."""
 
 
 @pytest.mark.parametrize("pattern", SLOW)

@@ -40,7 +40,7 @@ def numbers(given: Raw, **more: Any) -> list[int]:
         ((20007,), (20000,), 3, [20007, 20001, 20002]),
         # Fewer pods: connections stay.
         ((20007, 20008), (), 1, [20007, 20008]),
-        # Another peer's.
+        # The port belongs to another peer.
         ((20007,), (20007,), 1, [20000]),
         ((80, 70000, 20007), (), 1, [20007]),
         ((20007, 20007), (), 2, [20007, 20000]),
@@ -71,7 +71,7 @@ def test_what_is_not_called_any_more_has_no_port() -> None:
     [
         (TCP, "services", {}, [20000]),
         (UDP, "udpServices", {}, [20001]),
-        # A number represents one protocol, whichever has it already.
+        # A number represents one protocol; the current owner does not matter.
         (TCP, "services", {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20000]}]}]}, [20001]),
         (UDP, "udpServices", allotted(20000), [20001]),
         (UDP, "udpServices", {"udpServices": [{"name": "web", "ports": [{"port": 80, "locals": [20007]}]}]}, [20007]),
@@ -146,10 +146,10 @@ def test_one_object_takes_no_more_than_the_quota_of_its_source_in_its_namespace(
     given = many(50, 100, 512)
     found, problem = allot(given, named(given), (), (), 1)
     taken = every_local({"status": found})
-    # Further ports of the same Services only up to three quarters of the quota.
+    # Further ports of the same Services only get up to three quarters of the quota.
     assert len(taken) == SOURCE_LIMIT * 3 // 4
     assert problem == ""
-    # Another namespace is served all the same.
+    # Another namespace still gets ports.
     assert len(numbers(many(3), taken=taken)) == 3
 
 
@@ -183,7 +183,7 @@ def test_what_has_been_allotted_stays_beyond_the_quota() -> None:
     found, problem = allot(given, named(given), (), (), 1, Held(20_000, 20_000))
     assert found["services"] == status["services"]
     assert problem.startswith(f"no local ports for s{NAMESPACE_LIMIT + 500}: ")
-    # Numbers of Services that do not exist are free again.
+    # Numbers of deleted Services are free again.
     found, _ = allot(given, {"s00001": {(1, TCP)}}, (), (), 1)
     assert found["services"] == [{"name": "s00001", "ports": [{"port": 1, "locals": [FIRST_PORT + 1]}]}]
 

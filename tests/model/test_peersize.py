@@ -26,7 +26,7 @@ def test_lists_that_are_too_long_keep_what_they_name_already() -> None:
     wanted = calling(*range(PEER_SERVICES_LIMIT + 10))
     assert not fits(wanted)
     assert within(wanted, had)["spec"] == had["spec"]
-    # One that is named no longer makes room for the first of the others.
+    # A removed Service frees a place for the first of the others.
     found = within(calling(*range(5), *range(6, PEER_SERVICES_LIMIT + 10)), had)["spec"]["services"]
     assert len(found) == PEER_SERVICES_LIMIT
     assert [each["name"] for each in found[:2]] == ["s00000", "s00006"]

@@ -1,4 +1,4 @@
-"""Volumes that stand for those in targets."""
+"""Volumes that represent those in targets."""
 
 from typing import Any
 

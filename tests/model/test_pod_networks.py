@@ -1,4 +1,4 @@
-"""Whether the pod networks of two clusters are flat."""
+"""Detection of flat pod networks between two clusters."""
 
 from typing import Any
 
@@ -80,7 +80,7 @@ def test_no_network_is_left_out_however_many_there_are(four: list[int], six: lis
         (("10.1.0.0/16",), "", Told(nets("10.1.0.0/16"))),
         (("10.1.0.0/16",), "10.1.3.4", Told(nets("10.1.0.0/16"), "10.1.3.4:8080")),
         (("fd00::/64",), "fd00::5", Told(nets("fd00::/64"), "[fd00::5]:8080")),
-        # Its network plugin has ranges of its own.
+        # The network plugin has ranges of its own.
         (("10.1.0.0/16",), "192.168.0.9", Told((), "192.168.0.9:8080")),
         ((), "10.1.3.4", Told((), "10.1.3.4:8080")),
         (("10.1.0.0/16",), "no address", Told(nets("10.1.0.0/16"))),
@@ -177,10 +177,10 @@ PARTLY = Told(nets("10.1.7.0/24", "10.2.0.0/16"), HEALTH)
         (APART, AgentAnswer(HEALTH), "", "unverified", "", "NetworkPolicy"),
         (APART, AgentAnswer(HEALTH, "else"), "", "not flat", links.STRANGERS, "answers that of cluster else"),
         (APART, AgentAnswer(HEALTH, "here"), "", "not flat", links.STRANGERS, "answers that of cluster here"),
-        # The pod of its agent is another one by now.
+        # The agent's pod has been replaced since.
         (APART, AgentAnswer("10.2.0.6:8080", "else"), "", "unverified", "", ""),
         (Told(APART.pods), None, "", "unverified", "", ""),
-        # Silence neither withdraws nor gives back.
+        # Silence neither removes nor restores a result.
         (APART, AgentAnswer(HEALTH), links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
         (APART, None, links.STRANGERS, "not flat", links.STRANGERS, "now nobody does"),
         (APART, AgentAnswer(HEALTH, "there"), links.STRANGERS, "flat", "", ""),

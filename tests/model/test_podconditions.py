@@ -1,4 +1,4 @@
-"""Which conditions of a proxy pod its delegate decides, and which ones the source."""
+"""Conditions of a proxy pod that its delegate decides, and conditions that the source decides."""
 
 from typing import Any
 
@@ -90,7 +90,7 @@ def test_conditions_that_are_current_get_the_generation_that_the_delegate_has_fo
         ('{"generation":3}', "", 1),
         ('{"generation":3}', "3", 3),
         ('{"generation":3,"born":2}', "", 2),
-        ('{"generation":3}', "7", 3),  # the source knows of no such generation
+        ('{"generation":3}', "7", 3),  # the source has no such generation
         ('{"generation":3}', "three", 1),
         ('{"generation":3}', "9" * 5000, 1),
     ],

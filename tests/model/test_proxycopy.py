@@ -18,7 +18,8 @@ DEBUGGER = {"name": "debugger", "image": "tools"}
 
 
 def copied(proxy: Raw, *, annotations: bool, labels: bool = False) -> Raw:
-    """As kubectl sends it: with a container more, another image, and one process namespace."""
+    """Return the copy as kubectl sends it: with an additional container, another image, and a shared process
+    namespace."""
     metadata = proxy["metadata"]
     sent: Raw = {"name": "copy", "namespace": metadata["namespace"]}
     if annotations:
@@ -35,7 +36,7 @@ def copied(proxy: Raw, *, annotations: bool, labels: bool = False) -> Raw:
 
 
 def generated() -> Raw:
-    """A pod of a Deployment, as it reaches the webhook."""
+    """Return a pod of a Deployment, as the webhook receives it."""
     made = pod()
     del made["metadata"]["name"]
     return made | {"metadata": {**made["metadata"], "generateName": "web-7d-"}}

@@ -30,25 +30,26 @@ ON_THE_PROXY = {
     "terminationGracePeriodSeconds",
 }
 ON_A_CLUSTER, AT_ONCE = 100, 8
-"""On a cluster fewer than the 1,000 of the pure test: five requests each."""
+"""Number of examples on a cluster and in parallel: fewer than in the pure test, since each needs five requests."""
 _LABEL = re.compile(r"metadata\.labels\['(.*)'\]")
 
 
 def moved(key: str) -> str:
-    """A label's key in the target, where the pod has no regexp that keeps it."""
+    """Return a label's key in the target, if no regular expression of the pod keeps it."""
     return P + key.rpartition("/")[2]
 
 
 def exact(key: str) -> str:
-    """The key of the second label that a delegate has for each."""
+    """Return the key of the second label that a delegate has for each label."""
     prefix, _, name = key.rpartition("/")
     if prefix == "multicluster":
-        return key  # random pods share parts, which are rewritten twice then
+        return key  # random pods share parts, which would be rewritten twice
     return f"multicluster/{prefix or 'U'}_{name}"
 
 
 def winners(labels: dict[str, str]) -> dict[str, str]:
-    """Of labels that end in the same key, one without a slash wins, else the first in alphabetical order."""
+    """Return the surviving labels: of labels with the same new key, one without a slash wins, else the
+    alphabetically first."""
     found: dict[str, str] = {}
     for key in sorted(labels, key=lambda key: ("/" in key, key)):
         found.setdefault(moved(key), labels[key])
@@ -56,7 +57,7 @@ def winners(labels: dict[str, str]) -> dict[str, str]:
 
 
 def expected(source: Raw, namespace: str) -> Raw:
-    """The delegate's spec, written down without the code that makes it."""
+    """Return the expected spec of the delegate, computed independently of the tested code."""
     spec: Raw = copy.deepcopy(source["spec"])
     spec.pop("priority", None)
     spec.setdefault("hostname", source["metadata"]["name"])
@@ -144,7 +145,7 @@ def test_a_pod_arrives_as_it_was_written_but_for_what_the_contract_lists(pod: Ra
 
 
 def some_pods(count: int) -> list[Raw]:
-    """So many different random pods."""
+    """Return this many different random pods."""
     found: list[Raw] = []
 
     @settings(max_examples=count, database=None, derandomize=True, phases=[Phase.generate], deadline=None)
@@ -164,7 +165,7 @@ async def dry_run(client: Client, kind: Kind, obj: Raw, namespace: str) -> Raw:
 
 
 def without_token(spec: Raw) -> Raw:
-    """A spec without the token that the API server's own admission adds, under a random name."""
+    """Return a spec without the token that the API server's own admission adds, under a random name."""
     containers = [*spec["containers"], *spec.get("initContainers", ())]
     mounts = [mount for container in containers for mount in container.get("volumeMounts", ())]
     tokens = {mount["name"] for mount in mounts if mount["mountPath"] == TOKEN_MOUNT}

@@ -46,7 +46,7 @@ def changed(old: Raw, **spec: Any) -> Raw:
 
 
 def merged(old: Raw) -> Raw:
-    """As `kubectl apply` would have it: objects are merged, lists replaced."""
+    """Merge as `kubectl apply` does without a schema: objects are merged, lists replaced."""
     selector = {**old["spec"]["nodeSelector"], **MANIFEST["nodeSelector"]}
     return {**MANIFEST, "nodeSelector": selector}
 
@@ -119,7 +119,7 @@ SECOND = changed(proxy(), tolerations=[*proxy()["spec"]["tolerations"], EXTRA])
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_a_change_of_ones_own_is_left_to_the_api_server(old: Raw, field: str, value: Any) -> None:
-    """Something is lost, or another, so that it refuses them all."""
+    """The change removes or replaces an entry, so the API server refuses the whole change."""
     after = restored(old, changed(old, **{field: value}))
     assert after["spec"].get(field) != old["spec"].get(field)
     if field != "tolerations":

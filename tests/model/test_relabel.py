@@ -146,7 +146,7 @@ regexps = st.sampled_from([None, "", "^app.kubernetes.io/name=", "=(web|keep)$",
 
 
 def selects(found: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """As Kubernetes has it (apimachinery, labels.Requirement)."""
+    """Evaluate a selector as Kubernetes does (apimachinery, labels.Requirement)."""
     if not found.get("matchLabels", {}).items() <= labels.items():
         return False
     for each in found.get("matchExpressions", ()):

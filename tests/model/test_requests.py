@@ -85,7 +85,7 @@ def test_requests_equal_the_most_that_is_ever_needed_at_one_moment(
 
 
 def running(name: str, has: str, allocated: str = "") -> dict[str, Any]:
-    """The status of a container that runs with `has` cores."""
+    """Return the status of a container that runs with `has` cores."""
     status: dict[str, Any] = {"name": name, "resources": {"requests": {"cpu": has}}}
     return status | ({"allocatedResources": {"cpu": allocated}} if allocated else {})
 

@@ -279,7 +279,7 @@ def test_affinity_is_handed_on_to_cilium_and_taken_back(make: Callable[[Raw], Ra
     without = {**first, "metadata": {**first["metadata"], "annotations": kept}}
     assert key not in with_cilium_affinity(make(without))["metadata"]["annotations"]
     assert key not in (restored(first)["metadata"]["annotations"] or {})
-    # What a user has written stays.
+    # Fields written by a user stay.
     theirs = with_cilium_affinity(make(_annotated(asked, **{key: "none"})))
     assert theirs["metadata"]["annotations"][key] == "none"
 

@@ -26,7 +26,7 @@ KEY = ("shop", "web")
 
 
 def web(*ports: dict[str, Any], **spec: Any) -> dict[str, Any]:
-    """A Service as an API server gives it."""
+    """Return a Service as an API server stores it."""
     found = {"type": "ClusterIP", "selector": {"app": "web"}, "sessionAffinity": "None", "ipFamilies": ["IPv4"]}
     found |= {"clusterIP": "10.0.0.1", "internalTrafficPolicy": "Cluster", "ports": list(ports or (HTTP,))}
     return {"metadata": {"name": "web", "namespace": "shop", "uid": "u"}, "spec": {**found, **spec}}

@@ -1,4 +1,4 @@
-"""The link of a shared Service, whether one is understood, and what another controller says on it."""
+"""Link of a shared Service: its validation, and the status that another controller writes."""
 
 from typing import Any
 

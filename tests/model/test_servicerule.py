@@ -25,7 +25,7 @@ def test_a_link_is_about_the_service_that_it_names_or_is_named_as() -> None:
         ({"from": ["us"]}, Wish(sources=frozenset(("us",)))),
         ({"to": [{"cluster": "eu"}]}, Wish(consumers=frozenset(("eu",)))),
         ({"to": [{"cluster": "eu", "namespace": "shop"}]}, Wish(consumers=frozenset(("eu",)))),
-        # Callers elsewhere are those alone.
+        # In other clusters, only these callers.
         (
             {"to": [{"cluster": "eu", "namespace": "web"}]},
             Wish(consumers=frozenset(), elsewhere=frozenset((("eu", "web"),))),
@@ -48,7 +48,7 @@ def test_what_is_not_understood_of_a_link_has_no_effect(spec: dict[str, Any], wa
         ([link(to=[{"cluster": "us"}])], "eu", "us", True, None),
         ([link(to=[{"cluster": "us"}])], "us", "eu", False, frozenset()),
         ([link(ports=[80])], "us", "eu", True, {80}),
-        # What several ask for is united.
+        # Requests of several links are united.
         ([link(ports=[80]), link("b", ports=[443])], "us", "eu", True, {80, 443}),
         ([link(ports=[80]), link("b", ports=[443], **{"from": ["de"]})], "us", "eu", True, {80}),
         ([link(**{"from": ["us"]}), link("b", **{"from": ["eu"]})], "eu", "us", True, None),
@@ -87,7 +87,7 @@ def test_a_link_counts_more_than_annotations_and_the_first_more_than_the_next(
         (link("b", driver="mcs"), [], ""),
         (link("b", driver="mcs"), [link("a")], ""),
         (link("b", driver="mcs"), [link("a", driver="mcs", affinity="local")], ""),
-        # What means nothing of another one does not count there either.
+        # An invalid value of another link is ignored in the comparison, too.
         (link("b", driver="mcs"), [link("a", driver="wormhole")], ""),
         (link("b", driver="mcs"), [link("c", driver="gateway")], ""),
         (link("b", driver="mcs"), [link("a", driver="gateway")], "driver"),

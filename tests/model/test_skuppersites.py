@@ -123,7 +123,7 @@ def link(name: str, operational: str, message: str = "OK", configured: str = "Tr
         ([link(NAME, "False", "no such secret", "False")], f"Link {NAME}: no such secret"),
         ([link(f"{NAME}-1", "False", "down"), link(f"{NAME}-2", "False", "down")], f"Link {NAME}-1: down"),
         ([link(f"{NAME}-1", "False", "down"), link(f"{NAME}-2", "True")], None),
-        # By what links a user has besides it may be reached.
+        # A user's own links may reach the cluster.
         ([link(NAME, "False", "down"), link("mine", "True")], None),
         ([link("mine", "False", "down")], None),
         ([], f"AccessToken {NAME} is redeemed, and there is no Link: delete it"),

@@ -168,7 +168,7 @@ def test_nothing_that_was_given_is_changed() -> None:
 
 
 def annotations_of(**annotations: str) -> dict[str, str]:
-    """Annotations of a proxy pod that was created with these."""
+    """Return the annotations of a proxy pod that was created with these."""
     result: dict[str, str] = proxy_pod(pod(annotations), [])["metadata"]["annotations"]
     return result
 
@@ -216,7 +216,7 @@ def test_an_address_that_was_copied_before_the_target_had_ranges_is_removed() ->
     address = {"cni.projectcalico.org/podIP": "10.0.0.1/32"}
     mine = annotations_of(a="1")
     assert annotations_home(mine | address | {"note": "x"}, {"a": "1", **address}, kept) == dict.fromkeys(address)
-    # Also one that the delegate no longer has, or has changed; with any list of the installation.
+    # Even one that the delegate has lost or changed, with any list of the installation.
     assert annotations_home(mine | address, {"a": "1"}, kept) == dict.fromkeys(address)
     chosen = Homecoming(frozenset(address)).without_addresses()
     assert annotations_home(mine | address, {"a": "1", **address}, chosen) == dict.fromkeys(address)

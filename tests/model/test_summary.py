@@ -222,7 +222,7 @@ def named(name: str, labels: dict[str, str] | None = None, cpu: str = "4", **spe
 
 
 def free(nodes: list[dict[str, Any]], taken: dict[str, dict[str, str]]) -> list[list[dict[str, Any]]]:
-    """The free entries of each shape."""
+    """Return the free entries of each shape."""
     pods = {name: Taken(amounts(wanted)) for name, wanted in taken.items()}
     told = summarise(nodes, taken=pods)["metadata"]["annotations"].get(SHAPES, "[]")
     return [shape.get("free") for shape in json.loads(told)]
@@ -269,7 +269,7 @@ def test_virtual_nodes_have_nothing_free() -> None:
     ],
 )
 def test_what_is_free_is_told_as_far_as_there_is_room(nodes: int, racks: int, entries: int | None) -> None:
-    """One half of the nodes trades cpu for memory, the other half has less of both."""
+    """Half of the nodes trade cpu for memory, the other half have less of both."""
     fleet = [named(f"n{number}", {"rack": f"{number % racks:090d}"}, cpu="64") for number in range(nodes)]
     half = nodes // 2
     taken = {}

@@ -38,7 +38,7 @@ def test_what_agents_tell_has_no_flaw() -> None:
     status = {"capacity": {"cpu": "4", "memory": "16Gi", "nvidia.com/gpu": "1"}, "allocatable": {"cpu": "3920m"}}
     nodes = [{"metadata": {"name": "n", "labels": {"os": "linux"}}, "status": status}]
     assert summary_flaw(summarise(nodes, version="0.1.0", properties={"a": "b"}, taken={}, delegates={"u": 3})) is None
-    # Admiralty's: no annotations, and no amounts before its agent has seen a node.
+    # Admiralty's summary: without annotations, and without amounts before its agent has observed a node.
     assert summary_flaw(told()) is None
     assert summary_flaw(told(capacity=None, allocatable={})) is None
     assert summary_flaw(told(capacity={"cpu": 4}, allocatable={"memory": "1e9"})) is None

@@ -17,7 +17,7 @@ ALL = (US, EU, AP)
 
 
 def groups(text: str, own: frozenset[str] = frozenset(), targets: tuple[At, ...] = ALL) -> list[list[str]]:
-    """The targets that a value admits, by preference."""
+    """Return the targets that a value admits, by preference."""
     choice = combine([Level("pod web-0", text)], own)
     assert choice is not None
     found: dict[int, list[str]] = {}

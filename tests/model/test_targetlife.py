@@ -64,7 +64,7 @@ def test_seconds_in_which_failover_was_held_do_not_count() -> None:
     life = lived((5, SILENT), (400, SILENT)).spared(15, 400)
     assert step(life, SILENT, TERMS, 689).state is LifeState.UNREACHABLE
     assert step(life, SILENT, TERMS, 690).state is LifeState.LOST
-    # One that fell silent while it was held has all of its time.
+    # A target that fell silent while it was held gets its full time.
     assert lived((200, SILENT)).spared(15, 400).silent_for(400) == 0
     assert lived((5, READY)).spared(15, 400) == lived((5, READY))
 

@@ -61,7 +61,7 @@ class TargetPeer:
                 yield peer
 
     async def run(self) -> None:
-        """Look at everything once a second until cancelled."""
+        """Reconcile all objects once a second until cancelled."""
         while True:
             await self._publish()
             for chaperon in await self._client.list(CHAPERONS):

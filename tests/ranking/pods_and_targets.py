@@ -1,4 +1,4 @@
-"""Targets and demands to schedule with."""
+"""Targets and pods for tests of the ranking."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ def target_info(title: str, **changes: Any) -> TargetInfo:
 def shape(
     labels: dict[str, str] | None = None, taints: tuple[dict[str, str], ...] = (), cordoned: bool = False, **room: str
 ) -> Shape:
-    """Nodes of one kind; resources are given as quantities, a dash in a name as an underscore."""
+    """Return nodes of one kind; resources are given as quantities, a dash in a name as an underscore."""
     found = {"cpu": "4", "memory": "8Gi", "pods": "110"} | {name.replace("_", "-"): v for name, v in room.items()}
     return Shape(labels or {}, taints, cordoned, amounts(found))
 
@@ -77,7 +77,7 @@ def pod_info(
 
 
 def usages(**counts: int) -> Usages:
-    """So many pods that ask for nothing in each target, by its title; all of them settled."""
+    """Return this many settled pods without requests in each target, by its title."""
     found = Usages()
     for title, count in counts.items():
         for number in range(count):
@@ -88,5 +88,5 @@ def usages(**counts: int) -> Usages:
 def ranked(
     wanted: PodInfo, *targets: TargetInfo, held: Usages | None = None, weights: Weights = WEIGHTS, turn: int = 0
 ) -> Ranking:
-    """The ranking for a pod."""
+    """Return the ranking for a pod."""
     return rank(wanted, targets, held or Usages(), weights, turn=turn)

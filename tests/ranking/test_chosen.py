@@ -1,4 +1,4 @@
-"""Targets that annotations name, as a filter and an order of our scheduler."""
+"""Targets that annotations name, as a filter and an order of the scheduler."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The meaning of constraints as kube-scheduler has it (k8s.io/component-helpers, scheduling/corev1)."""
+"""Constraints match as in kube-scheduler (k8s.io/component-helpers, scheduling/corev1)."""
 
 from typing import Any
 

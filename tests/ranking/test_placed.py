@@ -14,7 +14,7 @@ from tests.ranking.pods_and_targets import WEIGHTS, pod_info, ranked, target_inf
 
 
 def target(title: str, **changes: Any) -> TargetInfo:
-    """A target whose ManagedCluster is named like it."""
+    """Return a target whose ManagedCluster has the same name."""
     return target_info(title, **{"managed_cluster": title} | changes)
 
 

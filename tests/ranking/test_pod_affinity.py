@@ -45,7 +45,7 @@ ALL = (EU1, EU2, US, BARE)
 
 
 def usage(**pods: PodInfo) -> Usages:
-    """Pods by the title of their target."""
+    """Return pods by the title of their target."""
     held = Usages()
     for title, placed in pods.items():
         held.put(placed, f"admiralty-default-{title}")
@@ -106,7 +106,7 @@ def test_terms_are_about_the_pods_own_namespace_unless_they_name_others() -> Non
 
 
 def of(team: str, uid: str = "1") -> PodInfo:
-    """A database of a team, in the team's namespace."""
+    """Return a database of a team, in the team's namespace."""
     return dataclasses.replace(pod(uid, namespace=f"team-{team}", app="db"), namespace_labels={"team": team})
 
 
@@ -117,7 +117,7 @@ def test_terms_may_choose_namespaces_by_their_labels() -> None:
     assert feasible(pod(affinity=near(term(app="db", **of_a))), held) == ["eu1", "eu2"]
     both = apart(term(app="db", namespaces=["team-b"], **of_a))
     assert feasible(pod(affinity=both), held) == ["bare"]
-    # The pod's own namespace is none of them unless it is chosen, too.
+    # The pod's own namespace counts only if it is chosen, too.
     own = usage(us=pod("3", app="db"))
     assert "us" in feasible(pod(affinity=apart(term(app="db", **of_a))), own)
 

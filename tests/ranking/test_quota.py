@@ -1,4 +1,4 @@
-"""Limits of Targets and ResourceQuotas, as Kubernetes' quota admission has them."""
+"""Limits of Targets and ResourceQuotas, computed as in Kubernetes' quota admission."""
 
 from typing import Any
 

@@ -32,7 +32,7 @@ def test_the_target_that_holds_least_of_ours_comes_first() -> None:
 
 
 def fill(*targets: TargetInfo, pods: int, **wanted: Any) -> Counter[str]:
-    """Where so many pods go, one after another."""
+    """Return the targets of this many pods, ranked one after another."""
     held, count = Usages(), Counter[str]()
     template = pod_info(**wanted).template
     for number in range(pods):

@@ -33,7 +33,7 @@ def wanted(*constraints: dict[str, Any], labels: dict[str, str] | None = None, *
 def world(
     *zones: tuple[str, int], labels: dict[str, str] | None = None, **more: Any
 ) -> tuple[list[TargetInfo], Usages]:
-    """One target per entry: its zone (empty: none) and how many pods it has."""
+    """Return one target per entry: its zone (empty: none) and its number of pods."""
     targets, held = [], Usages()
     for number, (zone, count) in enumerate(zones):
         target = target_info(f"t{number}", labels={ZONE: zone, "host": f"t{number}"} if zone else {}, **more)

@@ -10,7 +10,7 @@ from tests.docs.source import modules
 HOME = "agent/model/podstate/"
 REFUSALS = "agent/pods/chaperon/refusals.py"
 KEYS = {"agent/api/names/__init__.py", "agent/kube/typed.py"}
-"""Where annotations get their names, and stores decode them."""
+"""Modules that name the annotations and decode them for stores."""
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,8 @@ def test_finalizers_of_proxy_pods_have_one_writer_for_each_occasion(pattern: str
 
 
 def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
-    """They patch those of Targets, Secrets, ConfigMaps, volumes, applications; the webhook gives pods the first."""
+    """Controllers patch those of Targets, Secrets, ConfigMaps, volumes, applications; the webhook adds the
+    first to pods."""
     patch = re.compile(r"\"finalizers\":|\[\"finalizers\"\] =")
     found = {name for name, text in sources().items() if patch.search(text)}
     assert found == {
@@ -90,5 +91,5 @@ def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
 
 
 def sources() -> dict[str, str]:
-    """All modules by their path."""
+    """Return the source of all modules by their path."""
     return {str(path.relative_to(REPOSITORY)): path.read_text() for path in modules()}

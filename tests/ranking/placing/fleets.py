@@ -1,4 +1,4 @@
-"""Clusters, Placements and scores as API servers give them, and their evaluation."""
+"""Clusters, Placements and scores as API servers return them, and their evaluation."""
 
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
@@ -16,7 +16,7 @@ SHOP = "shop"
 
 
 def stamp(seconds: float) -> str:
-    """So many seconds from now."""
+    """Return the timestamp this many seconds from now."""
     return (NOW + timedelta(seconds=seconds)).isoformat()
 
 
@@ -30,7 +30,7 @@ def cluster(
     member: str = "default",
     deleting: bool = False,
 ) -> Raw:
-    """A ManagedCluster in the set of this name."""
+    """Return a ManagedCluster in the set of this name."""
     own = {LABEL_CLUSTER_SET: member} if member else {}
     amounts = {"cpu": cpu} if cpu else {}
     metadata: Raw = {"name": name, "labels": {**own, **(labels or {})}}
@@ -42,12 +42,12 @@ def cluster(
 
 
 def taint(key: str, effect: str = "NoSelect", value: str = "", age: float = 0) -> Raw:
-    """A taint that was added so many seconds ago."""
+    """Return a taint that was added this many seconds ago."""
     return {"key": key, "effect": effect, "value": value, "timeAdded": stamp(-age)}
 
 
 def cluster_set(name: str, selector: Raw | None = None) -> Raw:
-    """A ManagedClusterSet by label, or with a selector."""
+    """Return a ManagedClusterSet by label, or with a selector."""
     if selector is None:
         return {"metadata": {"name": name}, "spec": {"clusterSelector": {"selectorType": "ExclusiveClusterSetLabel"}}}
     chosen = {"selectorType": "LabelSelector", "labelSelector": selector}
@@ -55,7 +55,7 @@ def cluster_set(name: str, selector: Raw | None = None) -> Raw:
 
 
 def score(name: str, of: str, values: Mapping[str, int], valid: float | None = None) -> Raw:
-    """An AddOnPlacementScore of a cluster, valid for so many seconds."""
+    """Return an AddOnPlacementScore of a cluster, valid for this many seconds."""
     status: Raw = {"scores": [{"name": key, "value": value} for key, value in values.items()]}
     if valid is not None:
         status["validUntil"] = stamp(valid)
@@ -63,33 +63,33 @@ def score(name: str, of: str, values: Mapping[str, int], valid: float | None = N
 
 
 def placement(annotations: Mapping[str, str] | None = None, **spec: object) -> Raw:
-    """The Placement `shop/web`."""
+    """Return the Placement `shop/web`."""
     return {"metadata": {"namespace": SHOP, "name": "web", "annotations": dict(annotations or {})}, "spec": spec}
 
 
 def requires(**selector: Raw) -> Raw:
-    """A predicate."""
+    """Return a predicate."""
     return {"requiredClusterSelector": selector}
 
 
 def expression(key: str, operator: str, *values: str) -> Raw:
-    """A selector of one expression."""
+    """Return a selector of one expression."""
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
 def built_in(name: str, weight: int = 1) -> Raw:
-    """The configuration of a built-in prioritizer."""
+    """Return the configuration of a built-in prioritizer."""
     return {"scoreCoordinate": {"type": "BuiltIn", "builtIn": name}, "weight": weight}
 
 
 def addon(resource: str, name: str, weight: int = 1) -> Raw:
-    """The configuration of a score that others give."""
+    """Return the configuration of an AddOnPlacementScore."""
     coordinate = {"type": "AddOn", "addOn": {"resourceName": resource, "scoreName": name}}
     return {"scoreCoordinate": coordinate, "weight": weight}
 
 
 def exact(*configurations: Raw) -> Raw:
-    """A prioritizerPolicy of nothing else."""
+    """Return a prioritizerPolicy with only these prioritizers."""
     return {"mode": "Exact", "configurations": list(configurations)}
 
 
@@ -112,5 +112,5 @@ def evaluated(
 
 
 def names(outcome: Outcome) -> list[str]:
-    """The decided clusters in the order in which they are listed."""
+    """Return the decided clusters in the order in which they are listed."""
     return [each.cluster for group in outcome.groups for each in group.decisions]

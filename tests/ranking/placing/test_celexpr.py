@@ -34,7 +34,7 @@ def is_true(expression: str, cluster: dict[str, Any] = CLUSTER) -> bool:
 @pytest.mark.parametrize(
     "expression",
     [
-        # CEL's own.
+        # CEL's standard library.
         'managedCluster.metadata.labels["env"] == "prod"',
         'managedCluster.metadata.labels.env == "prod" && managedCluster.metadata.labels.exists(key, key == "tier")',
         "has(managedCluster.metadata.labels.env) && !has(managedCluster.metadata.labels.zone)",
@@ -44,14 +44,14 @@ def is_true(expression: str, cluster: dict[str, Any] = CLUSTER) -> bool:
         'managedCluster.metadata.name.matches("^(eu|us)$") && managedCluster.metadata.name.startsWith("e")',
         'timestamp("2026-01-01T00:00:00Z") < timestamp("2027-01-01T00:00:00Z")',
         'managedCluster.?metadata.?labels.?zone.orValue("none") == "none"',
-        # What the reference's type of a ManagedCluster always has.
+        # Fields that the reference's type of a ManagedCluster always has.
         "managedCluster.spec.hubAcceptsClient == false && managedCluster.status.conditions == null",
         "managedCluster.size() == 3 && managedCluster.metadata.size() == 3",
         # Strings.
         '"a,b".split(",")[1] == "b" && "%s-%d".format(["a", 1]) == "a-1" && ["a", "b"].join("-") == "a-b"',
         '"abc 123".find("[0-9]+") == "123" && "abc".find("[0-9]+") == ""',
         '"a1 b2".findAll("[a-z][0-9]") == ["a1", "b2"] && "a1 b2".findAll("[a-z][0-9]", 1) == ["a1"]',
-        # JSON, as the reference has it and as its documentation does.
+        # JSON, as in the reference and in its documentation.
         "managedCluster.metadata.annotations.rack.parseJSON().row.place[1] == 2",
         "parseJSON(managedCluster.metadata.annotations.rack).row.place.sum() == 3.0",
         # Versions.

@@ -59,7 +59,8 @@ fleets = st.lists(st.tuples(st.sampled_from(REGIONS), some_taints, st.integers(-
 
 
 def fleet_of(clusters: list[Any]) -> PlacementInputs:
-    """Every third is in the set lab; the first score of each expires after so many seconds, if ever."""
+    """Return a fleet with every third cluster in the set lab. Its first scores expire after this many seconds;
+    None: never."""
     raws = [
         cluster(
             f"c{n}",

@@ -1,4 +1,4 @@
-"""Scores in the reference's arithmetic, weights, modes, and what decisions say of them."""
+"""Scores in the reference's arithmetic, weights, modes, and the scores in decisions."""
 
 from datetime import timedelta
 from typing import Any

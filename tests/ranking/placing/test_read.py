@@ -1,4 +1,4 @@
-"""Objects of Open Cluster Management, read; broken ones raise nothing."""
+"""Parsing of Open Cluster Management's objects; broken ones raise no exception."""
 
 from datetime import UTC, datetime
 from typing import Any

@@ -1,4 +1,4 @@
-"""spreadPolicy: one pick after the other, so that no domain gets too many."""
+"""spreadPolicy: clusters are picked one after another, so that no domain gets too many."""
 
 from collections import Counter
 
@@ -20,7 +20,7 @@ def constraint(key: str = "zone", when: str | None = HARD, skew: int | None = No
 
 
 def zones(layout: str) -> list[Raw]:
-    """Clusters `a1 a2 b1` in zones a and b."""
+    """Return clusters `a1 a2 b1` in zones a and b."""
     return [cluster(name, labels={"zone": name[0], "side": name[-1]}) for name in layout.split()]
 
 

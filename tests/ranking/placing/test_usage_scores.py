@@ -89,7 +89,7 @@ def test_where_all_nodes_are_cordoned_nothing_is_available() -> None:
 
 
 def test_memory_above_one_mebibyte_is_not_all_the_same() -> None:
-    """Upstream's divides by 1024 and multiplies again, so that it is 100 for any cluster."""
+    """The upstream code divides by 1024 and multiplies again, so that every cluster scores 100."""
     small, large = (scores(shape({"memory": size}, {"memory": size})) for size in ("2Gi", "512Gi"))
     assert (small["memNodeAvailable"], large["memNodeAvailable"]) == (-99, 0)
     assert scores(shape({"memory": "2Ti"}, {"memory": "2Ti"}))["memClusterAvailable"] == 100
