@@ -45,7 +45,7 @@ _IN_THIS_PROCESS = ("clusters", "controllers", "kube", "kubelet", "runtime", "sc
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says how the agents of tests/e2e come into their clusters."""
+    """Add the option that selects how the agents of tests/e2e are deployed."""
     parser.addoption(
         "--installed-by",
         choices=("sandbox", "chart"),
@@ -73,9 +73,8 @@ def _spare_the_cores() -> None:
     # Each runs on a single core: a fifth of a control plane's CPU time is spent on passing work between cores,
     # while all cores are busy anyway. Benchmarks do not use this.
     os.environ.setdefault("GOMAXPROCS", "1")
-    # A process that wakes up waits for its turn instead of preempting the running one, sched(7): otherwise dozens
-    # of processes
-    # on two cores cost a third more.
+    # A process that wakes up waits for its turn instead of preempting the running one, sched(7): dozens of
+    # processes on two cores would otherwise cost a third more.
     with contextlib.suppress(PermissionError):
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 

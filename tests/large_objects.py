@@ -1,7 +1,8 @@
-"""Objects as large as API servers admit, one row for each field that a user controls and our code iterates over.
+"""Objects of the maximum size of API servers, one row for each user-controlled field that Flotilla iterates
+over.
 
-A row is the name of a field and a function from an item's number to the item; the list or map has as many items as the
-size allows. To add a field, add a row.
+A row is the name of a field and a function from an item's number to the item; the list or map has as many items
+as the size allows. To add a field, add a row.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Progress of a run: how many tests have ended, how much time is left, and each failure as soon as it happens."""
+"""Progress of a run: the number of ended tests, the remaining time, and each failure as soon as it happens."""
 
 import json
 import sys
@@ -49,7 +49,7 @@ def line(done: int, total: int, failed: int, elapsed: float, left: float | None)
 
 
 class Progress:
-    """Replaces the dots of pytest by lines that say how far the run is."""
+    """Replaces the dots of pytest by progress lines."""
 
     def __init__(self, memory: Path, whole: bool) -> None:
         self._memory, self._whole = memory, whole

@@ -1,4 +1,4 @@
-"""The agent as a process of its own on a real API server."""
+"""The agent as a separate process on a real API server."""
 
 import asyncio
 import contextlib

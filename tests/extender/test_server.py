@@ -42,7 +42,7 @@ def damage(path: Path, content: bytes | None) -> None:
 
 
 class Files:
-    """Certificates of the extender and of a scheduler, each signed by a CA of its own."""
+    """Certificates of the extender and of a scheduler, signed by two different CAs."""
 
     def __init__(self, directory: Path) -> None:
         now = datetime.datetime.now(datetime.UTC)

@@ -39,7 +39,7 @@ class Relay:
         """Selects requests that the relay answers without forwarding them."""
         self.requests: list[tuple[str, str]] = []
         self.queries: list[str] = []
-        """Of the same requests."""
+        """Queries of the received requests, in the order of `requests`."""
         self._upstream = upstream
         self._open: dict[int, web.Request] = {}
         self._cut = False
@@ -55,7 +55,7 @@ class Relay:
 
     @property
     def connection(self) -> Connection:
-        """Return the connection to the API server through this relay."""
+        """Connection to the API server through this relay."""
         return Connection(f"http://127.0.0.1:{self._port}")
 
     @classmethod

@@ -62,8 +62,7 @@ def saying(*services: Shared, conditions: list[Raw] = ANSWERS, **status: Any) ->
 
 
 def taking(*ports: int) -> Raw:
-    """Return a status of gateways that listen at one UDP port of the Service `dns`, in addition to the TCP
-    ports of all."""
+    """Return the status of gateways that listen at these ports, with a UDP port allotted to the Service `dns`."""
     udp = [{"name": "dns", "ports": [{"port": 53, "locals": [20009]}]}]
     return {"udpServices": udp, "gateways": {"one": {"healthy": 1, "listens": list(ports)}}}
 

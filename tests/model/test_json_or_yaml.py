@@ -1,4 +1,4 @@
-"""Documents of users and peers: JSON, or YAML that means what JSON could say."""
+"""Documents of users and peers: JSON, or YAML with a JSON equivalent."""
 
 import re
 from typing import Any

@@ -1,4 +1,4 @@
-"""Three clusters with agents; a test stops the agent whose place a double takes."""
+"""Three clusters with agents; a test stops the agent that a double replaces."""
 
 import asyncio
 import contextlib

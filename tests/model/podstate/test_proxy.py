@@ -1,4 +1,4 @@
-"""Where a pod is: tables of finalizers, claims and homes."""
+"""Location of a pod: tables of finalizers, claims and assigned targets."""
 
 from dataclasses import dataclass, field
 from typing import Any

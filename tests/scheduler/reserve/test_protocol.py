@@ -50,7 +50,7 @@ class Protocol(RuleBasedStateMachine):
         found = list(things)
         return found[index % len(found)] if found else None
 
-    # What users do
+    # User actions
 
     @rule(index=INDEX)
     def delete_pod(self, index: int) -> None:
@@ -59,7 +59,7 @@ class Protocol(RuleBasedStateMachine):
         if pod is not None:
             del pods[pod.name]
 
-    # What clusters do
+    # Cluster events
 
     @rule(node=st.sampled_from(NODES), foreign=st.integers(0, 3))
     def others_take_room(self, node: str, foreign: int) -> None:
@@ -101,7 +101,7 @@ class Protocol(RuleBasedStateMachine):
             if "deletionTimestamp" in raw["metadata"]:
                 self.world.finish(node, name)
 
-    # What agents do
+    # Agent actions
 
     @rule(agent=INDEX, node=st.sampled_from(NODES))
     def watch_target(self, agent: int, node: str) -> None:
@@ -142,7 +142,7 @@ class Protocol(RuleBasedStateMachine):
             self.world.agents.remove(old[-1])
         self.world.agents.append(new)
 
-    # What the network does
+    # Network events
 
     @rule(index=INDEX, answered=st.booleans(), again=st.booleans())
     @precondition(lambda self: self.world.requests)

@@ -1,7 +1,7 @@
-"""Sources and targets in small, to let the decisions of mode `reserve` meet everything that can go wrong between them.
+"""Small model of sources and targets, to test the decisions of mode `reserve` under all faults between them.
 
-API servers are dicts of immutable objects with versions and UIDs. An agent acts on copies as old as its last `sync`,
-and by requests that arrive late, never, twice, after its end, or without their answer coming back.
+API servers are dicts of immutable objects with versions and UIDs. An agent acts on cached copies from its last
+`sync`. Its requests may arrive late, never, twice or after its end, and their answers may be lost.
 """
 
 import itertools
