@@ -4,7 +4,7 @@ import pytest
 from hypothesis import settings
 
 EXAMPLES = 100
-"""Number of examples of a test without its own number, in `hack/test --all`."""
+"""Default number of examples of a test, in `hack/test --all`."""
 
 
 def examples(count: int) -> int:

@@ -136,7 +136,7 @@ async def is_taken(gateway: GatewayPod, name: str, pair: Pair | None, headers: d
 
 
 def _literal(text: str, before: bytes = b"\0") -> bytes:
-    """Encode a name (preceded by an unindexed field) or a value without Huffman coding; up to 126 bytes."""
+    """Encode a name or a value without Huffman coding, up to 126 bytes. `before` marks an unindexed field."""
     return before + bytes([len(text)]) + text.encode()
 
 

@@ -52,7 +52,7 @@ async def noticed(fleet: Fleet, cluster: str, namespace: str, service: str, mome
 
 @contextlib.asynccontextmanager
 async def found_well_again(fleet: Fleet, cluster: str, namespace: str) -> AsyncIterator[list[float]]:
-    """Return the times at which a gateway of a cluster counts its only peer as healthy again."""
+    """Record the times at which a gateway of a cluster counts its only peer as healthy again."""
     prefix, moments = await _counters_of(fleet, cluster, namespace), list[float]()
 
     async def of(pod: Raw) -> None:

@@ -359,7 +359,7 @@ async def test_requests_go_on_once_a_gateway_that_was_killed_is_back(
     over = [round(each - killed, 1) for each in (back, *well_again)]
     print(f"a gateway of {cluster} killed, back and found well again after {over} s: {len(failed)} of", end=" ")
     print(f"{asked.results['frontend']['asked']} failed: {failed}; {realnodes.longest(asked)}")
-    # A caller that meets it twice excludes the peer for a second.
+    # A caller that meets the dead gateway twice excludes the peer for a second.
     assert max(failed, default=0) <= max(over), "requests fail after it is back"
     assert realnodes.answers(asked) == wanted
 
