@@ -1,4 +1,4 @@
-"""A cancellation reaches exactly the task that it is meant for, and none is lost."""
+"""Each cancellation reaches exactly its own task, and none is lost."""
 
 import asyncio
 

@@ -9,7 +9,7 @@ from agent.base.fairlock import FairLock
 
 
 class Turns:
-    """Waiters of a lock under a simulated clock; `order` lists those that acquired it."""
+    """Waiters of a lock under a simulated clock; `order` lists the holders in turn."""
 
     def __init__(self) -> None:
         self.now = 0.0
