@@ -4,8 +4,8 @@
 
 `python keeper.py ask HOST PORT CLIENTS` asks over CLIENTS connections until its input ends and reconnects lost
 ones. Every other connection asks questions that take a second to answer. It prints `ready` once all connections
-have an answer. At the end it prints as JSON the number of questions, of answers by name, of ended connections,
-of questions in flight when they ended, and of failed attempts to reconnect.
+have an answer. At the end it prints numbers as JSON: questions, answers by name, ended connections, questions
+in flight when they ended, failed attempts to reconnect.
 """
 
 import asyncio

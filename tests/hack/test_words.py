@@ -1,4 +1,4 @@
-"""How docstrings read: a noun or a verb first, no long sentences, no words with a plainer one."""
+"""Words of docstrings: a noun or a verb first, no long sentences, no expressions with a plainer one."""
 
 import ast
 import re
@@ -10,7 +10,7 @@ import pytest
 from hack.lab.sandbox.objects import REPOSITORY
 from tests.syntax import parsed
 
-FOLDERS = ("agent", "webhook", "hack/lab")
+FOLDERS = ("agent", "webhook", "hack/lab", "tests")
 FIRST = re.compile(r"(?:What|Those|That|Whoever|Who|It|The same|Where|How)\b")
 """First words that name neither a thing nor an action."""
 PLAINER = {

@@ -304,7 +304,7 @@ async def test_what_is_not_exported_is_nowhere_and_what_is_missing_is_told(hello
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_a_service_that_is_not_exported_has_nothing_to_answer_with_anywhere(hello: Exported, pair: Pair) -> None:
-    """It gets neither an address nor an import, which DNS under `clusterset.local` is derived from."""
+    """The Service gets neither an address nor an import, from which DNS derives names under `clusterset.local`."""
     for client in hello.clients:
         await hello.deploy(client)
         await hello.deploy(client, name="other")
