@@ -21,7 +21,7 @@ SECONDS_AFTERWARDS = 20.0
 
 @pytest.mark.parametrize("seconds", [8.0, pytest.param(30.0, marks=pytest.mark.seldom)])
 async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: float) -> None:
-    await fleet.source.create(DEPLOYMENTS, manifests.spread_out("web", 10), namespace)
+    await fleet.source.create(DEPLOYMENTS, manifests.in_every_target("web", 10), namespace)
     await fleet.running(namespace, "web", 10)
     await fleet.agree(namespace)
     before = await fleet.delegates(namespace)
@@ -32,8 +32,8 @@ async def test_a_link_cut_for_seconds(fleet: Fleet, namespace: str, seconds: flo
     try:
         cut_at = time.monotonic()
         await noticed(fleet, namespace)
-        await fleet.source.patch(DEPLOYMENTS, "web", {"spec": {"replicas": 16}}, namespace)
-        await fleet.running(namespace, "web", 16)
+        await fleet.source.create(DEPLOYMENTS, manifests.deployment("more", 6), namespace)
+        await fleet.running(namespace, "more", 6)
         await restart_a_container(fleet, away[changed])
         await asyncio.sleep(max(0.0, cut_at + seconds - time.monotonic()))
         here = {pod["metadata"]["uid"]: pod for pod in await fleet.pods(namespace, "web")}
