@@ -130,8 +130,7 @@ class Loop:
         self._listeners = {}
         for peer in gateway.peers:
             known = before.get(peer.key)
-            same = known is not None and known.peer is peer
-            self._listeners[peer.key] = known if known is not None and same else _listeners(peer)
+            self._listeners[peer.key] = known if known is not None and known.peer is peer else _listeners(peer)
 
     async def _bring(self, judged: Judged) -> tuple[Judged, str]:
         """Make Envoy apply the input except peers with unusable CAs; return the applied part and a message
@@ -204,9 +203,7 @@ class Loop:
             return []
         missing, found = self._envoy.refusals.missing, self._listeners.get(peer, _NO_LISTENERS)
         return sorted(
-            port
-            for name, called, port in found.listeners
-            if name not in missing and (called.protocol == TCP or self._is_taken(found.peer, called))
+            port for name, called, port in found.listeners if name not in missing and self._is_taken(found.peer, called)
         )
 
     def trouble(self, peer: str) -> str:
@@ -227,7 +224,7 @@ class Loop:
         )
 
     def _is_taken(self, peer: Peer, called: Called) -> bool:
-        return envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
+        return called.protocol == TCP or envoycounters.takes_udp(self._counters, envoyudp.name_of(peer, called))
 
     def _forget(self, peers: Collection[str]) -> None:
         self.health = {peer: found for peer, found in self.health.items() if peer not in peers}

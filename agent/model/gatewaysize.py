@@ -25,9 +25,6 @@ At = tuple[Key, str, str, int]
 _MIB = 1024 * 1024
 FILES_LIMIT = 56 * _MIB
 """Maximum bytes of files on the chart's volume of 64 MiB; a file exists twice while it is replaced."""
-GUARANTEE = 1 / 16
-"""Fraction of the limits that a namespace gets in any case; with more than 16 namespaces it is less."""
-_ROUNDING = 1e-9
 _FIELDS = (*EVERY_CALLED, *EVERY_OFFERED)
 _T = TypeVar("_T")
 _BASE = 65 * _MIB
@@ -104,12 +101,12 @@ def priced(own: str, peers: Iterable[Raw], slices: Iterable[Mapping[str, Any]]) 
     found, costs = list[Raw](), dict[At, Cost]()
     for peer in listed:
         served: Raw = {field: [] for field in _FIELDS if peer["spec"].get(field)}
-        each_cost = list(_costs(peer, known))
-        for field, each, _ in each_cost:
+        priced_entries = list(_costs(peer, known))
+        for field, each, _ in priced_entries:
             if field:
                 served[field].append(each)
         made = {**peer, "spec": {**peer["spec"], **served}}
-        costs.update(_named(made, ((field, each, cost) for field, each, cost in each_cost)))
+        costs.update(_named(made, priced_entries))
         found.append(made)
     return Priced(found, costs)
 

@@ -17,7 +17,8 @@ VERSIONS: Mapping[Family, tuple[Version, ...]] = {"ipv4": (4,), "ipv6": (6,), "d
 POD_NETWORKS: Mapping[Version, str] = {4: "10.224.0.0/11", 6: "fd66:6c74:e0::/48"}
 """Networks of all pods of a sandbox, by IP version."""
 
-_SUBNETS = 92 * 256
+SUBNETS = 92 * 256
+"""Number of IPv4 subnets between the pod and service networks."""
 _IPV6_SUBNETS = 1 << 24
 
 
@@ -37,7 +38,7 @@ def subnet(version: Version, number: int) -> Network:
     Those of IPv4 are 10.128.0.0/24 to 10.219.255.0/24: service and pod networks have the rest of 10.0.0.0/8.
     """
     if version == 4:
-        high, low = divmod(number % _SUBNETS, 256)
+        high, low = divmod(number % SUBNETS, 256)
         return ipaddress.ip_network(f"10.{128 + high}.{low}.0/24")
     high, low = divmod(number % _IPV6_SUBNETS, 1 << 16)
     return ipaddress.ip_network(f"fd66:6c75:{high:x}:{low:x}::/64")

@@ -19,7 +19,6 @@ _LOCK = "\0flotilla-sandbox-network"
 _NAMESPACES = Path("/var/run/netns")
 _LINKS = Path("/sys/class/net")
 _DISABLE_IPV6 = Path("/proc/sys/net/ipv6/conf/all/disable_ipv6")
-_SUBNETS = 92 * 256
 
 
 def bridge_name(identity: str) -> str:
@@ -41,7 +40,7 @@ def choose_subnet(identity: str, used: Iterable[Network], version: Version = 4) 
     """Return a free subnet; the same one for the same sandbox if possible. Raises SandboxError if none is free."""
     # A route to the whole of 10.0.0.0/8, as of a VPN, does not show which part of it is in use.
     taken = [network for network in used if network.version == version and network.prefixlen > 8]
-    for offset in range(_SUBNETS):
+    for offset in range(ipfamilies.SUBNETS):
         subnet = ipfamilies.subnet(version, int(identity, 16) + offset)
         if not any(subnet.overlaps(network) for network in taken):
             return subnet
