@@ -1,13 +1,9 @@
 """All controllers of the agent, in one list."""
 
-import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import agent
-
-# Metrics of moves are served, as 0, also if moves are off.
-import agent.moves.mover.metrics
+import agent.moves.mover.metrics  # noqa: F401 -- metrics of moves are served, as 0, also if moves are off
 from agent.base.clock import Clock
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
@@ -53,9 +49,6 @@ from agent.targets.virtual_node.lease import NodeLeaseController
 from agent.targets.virtual_node.unplaced import UnplacedPodController
 
 Factory = Callable[[Deps], Controller[Any]]
-
-PARTS = ("applications", "dependencies", "moves", "placement", "pods", "services", "targets")
-"""Packages of `agent` that hold controllers. They do not import each other: they meet on API objects."""
 
 ALWAYS: tuple[Factory, ...] = (
     # In targets: offers, delegates, fences.
@@ -104,13 +97,6 @@ ALWAYS: tuple[Factory, ...] = (
     AddressesController,
 )
 """Controllers of the leader, whatever its settings."""
-
-
-def module_names() -> Iterator[str]:
-    """Yield the modules of all parts, also those of controllers that are off."""
-    for part in PARTS:
-        for module in pkgutil.walk_packages([f"{agent.__path__[0]}/{part}"], f"agent.{part}."):
-            yield module.name
 
 
 def build_for_every_replica(local: Cluster, clock: Clock, settings: Settings) -> list[Controller[Any]]:

@@ -1,6 +1,5 @@
 """Dashboard and alerts: each query uses existing metrics, and each alert fires when it should."""
 
-import importlib
 import itertools
 import json
 import re
@@ -12,8 +11,8 @@ import pytest
 import yaml
 from prometheus_client import Metric
 
-from agent import controllers
 from agent.base.metrics import REGISTRY
+from hack.lab.all_modules import import_all_modules
 from hack.lab.sandbox.objects import REPOSITORY
 from tests.chart.helm import CHART, of, template
 from tests.chart.prometheus import promtool
@@ -42,8 +41,7 @@ _SUFFIXES = ("_bucket", "_count", "_sum", "_total", "")
 
 def measured() -> dict[str, set[str]]:
     """Return the labels of every metric of agent, gateway and webhook."""
-    for module in ("agent.app", "agent.gateway.loop", "webhook.app", *controllers.module_names()):
-        importlib.import_module(module)
+    import_all_modules()
     found: dict[str, set[str]] = {}
     for collector in list(REGISTRY._collector_to_names):
         described = getattr(collector, "describe", collector.collect)()
