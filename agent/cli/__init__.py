@@ -36,6 +36,8 @@ _VERBS = {
     "explain": "explain",
 }
 """The verbs with their modules, in the order in which the help lists them."""
+_CHECKOUT = Path(__file__).parents[2]
+"""Root of the repository; site-packages if the wheel is installed."""
 _LAB_VERBS = ("demo", "sandbox")
 """Verbs of a checkout, whose modules are in `hack/lab/cli`. The wheel and the image lack them."""
 _GROUPS = ("explain", "sandbox")
@@ -71,6 +73,8 @@ def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
     modules = verb_modules()
     if typed and typed[0] in _LAB_VERBS and typed[0] not in modules:
         sys.exit(f"flotilla {typed[0]}: only a checkout of the repository has this verb: clone it, and run hack/setup")
+    # The console script does not look for modules in the checkout.
+    sys.path.append(str(_CHECKOUT))
     for verb in typed if typed and typed[0] in modules else modules:
         module = importlib.import_module(modules[verb])
         if verb in _GROUPS:
@@ -82,10 +86,7 @@ def _add_verbs(app: "typer.Typer", typed: Sequence[str]) -> None:
 def verb_modules() -> dict[str, str]:
     """Return the modules of all verbs, in the order in which the help lists them."""
     modules = {verb: f"agent.cli.{module}" for verb, module in _VERBS.items()}
-    checkout = Path(__file__).parents[2]
-    if (checkout / "hack/lab/cli").is_dir():
-        # The console script does not look for modules in the checkout.
-        sys.path.append(str(checkout))
+    if (_CHECKOUT / "hack/lab/cli").is_dir():
         modules |= {verb: f"hack.lab.cli.{verb}" for verb in _LAB_VERBS}
     return modules
 
