@@ -27,7 +27,7 @@ def test_a_controller_that_is_off_by_default_is_not_imported() -> None:
     assert not [f"agent.{each}" for each in OFF if f"agent.{each}" in imported]
 
 
-def test_settings_ask_for_rooms() -> None:
+def test_settings_ask_for_controllers() -> None:
     assert optional_controllers(Settings()) == []
     scores = (PrometheusScore("scores[0]", "cost", "costs", "http://prometheus", "up", "cluster", 0, 1, 60, None, ""),)
     on = dict.fromkeys(("moves", "service_links", "mcs", "p2code", "ac3_networks", "gateway"), True)

@@ -145,14 +145,16 @@ def heard(link: Raw | None, uid: str) -> Finding:
     return Finding(status, str(said["reason"]), str(said.get("message", "")))
 
 
-def status(network: Raw, refused: Sequence[Told], told: Sequence[Told], now: datetime, *, room: bool) -> dict[str, Any]:
+def status(
+    network: Raw, refused: Sequence[Told], told: Sequence[Told], now: datetime, *, has_conditions: bool
+) -> dict[str, Any]:
     """Return the new status of a network.
 
-    :param room: whether the installed CRD has the field `conditions`
+    :param has_conditions: whether the installed CRD has the field `conditions`
     """
     links = [dict(each) for each in (network.get("spec") or {}).get("links") or ()]
     new: dict[str, Any] = {"previousLinks": links}
-    if room:
+    if has_conditions:
         conditions = (network.get("status") or {}).get("conditions")
         generation = network["metadata"].get("generation")
         for type, found in ((ACCEPTED, accepted(refused)), (READY, ready(refused, told))):

@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 Raw = dict[str, Any]
 
-ROOMS = (
+CONTROLLERS = (
     TargetController,
     VirtualNodeController,
     SummaryController,
@@ -95,7 +95,7 @@ def untold(pod: Raw) -> Raw:
 async def fleet(cluster: Cluster, client: Client, namespace: str) -> AsyncIterator[Command]:
     """Targets `me`, the cluster itself, and `far`, the same cluster by its kubeconfig. Both are Ready."""
     await enable(client, namespace)
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         try:
             await client.create(TARGETS, target("me", namespace, self=True))
             await add(client, namespace, "far", kubeconfig(cluster))

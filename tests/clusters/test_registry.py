@@ -12,7 +12,7 @@ def broken(target: Target) -> None:
     raise ValueError("of all things")
 
 
-async def test_rooms_are_told_of_a_target_once_it_is_known_to_be_the_right_cluster() -> None:
+async def test_controllers_are_told_of_a_target_once_it_is_known_to_be_the_right_cluster() -> None:
     told: list[str] = []
     async with registry(NOWHERE) as targets:
         targets.on_attach(lambda target: told.append("attach"))

@@ -123,7 +123,9 @@ async def told(client: Client, namespace: str) -> dict[str, str]:
 
 
 @pytest.mark.cluster
-async def test_what_rooms_say_in_one_moment_is_one_write(writing: Writing, client: Client, namespace: str) -> None:
+async def test_what_controllers_say_in_one_moment_is_one_write(
+    writing: Writing, client: Client, namespace: str
+) -> None:
     obj = await made(writing, client, namespace)
     kinds = [f"C{number}" for number in range(8)]
     await asyncio.gather(*(writing.say(obj, kind) for kind in kinds))

@@ -34,7 +34,7 @@ from tests.waiting import until
 Raw = dict[str, Any]
 
 MODULE, SUM = "sigs.k8s.io/mcs-api@v0.5.2", "h1:N+vrRiCIb0WJ0dxbBo7VfNv2WJigOHEo4gsLXpffVs8="
-ROOMS = (ServiceImportsController, EndpointsController, GlobalServices)
+CONTROLLERS = (ServiceImportsController, EndpointsController, GlobalServices)
 SETTINGS: Raw = {"mcs": True, "discovery_interval": 1.0}
 NAME = "hello"
 PORTS = [{"name": "tcp", "port": 42, "protocol": "TCP"}, {"name": "udp", "port": 42, "protocol": "UDP"}]
@@ -174,9 +174,9 @@ class Exported:
     async def away(self) -> AsyncIterator[None]:
         """Restart the agent without access to the target; at the end, restart it with access."""
         await self._stack.aclose()
-        async with running(self.pair.clusters[0], *ROOMS, **SETTINGS):
+        async with running(self.pair.clusters[0], *CONTROLLERS, **SETTINGS):
             yield
-        await self._stack.enter_async_context(self.pair.at_work(*ROOMS, **SETTINGS))
+        await self._stack.enter_async_context(self.pair.at_work(*CONTROLLERS, **SETTINGS))
 
     async def derived(self, client: Client) -> Raw:
         """Return the derived Service of a cluster."""
@@ -189,7 +189,7 @@ async def implemented(pair: Pair, connection: Connection | None = None) -> Async
     await pair.here.create(TARGETS, target("eu", pair.namespace))
     try:
         async with contextlib.AsyncExitStack() as stack:
-            await stack.enter_async_context(pair.at_work(*ROOMS, connection=connection, **SETTINGS))
+            await stack.enter_async_context(pair.at_work(*CONTROLLERS, connection=connection, **SETTINGS))
             assert pair.deps is not None
             await Links(pair, pair.deps.cluster_uid).shared_by("True", "EndpointSlices")
             yield Exported(pair, stack)

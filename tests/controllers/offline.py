@@ -23,7 +23,7 @@ from agent.runtime.supervisor import Supervisor
 from agent.settings import Settings
 from tests.waiting import until
 
-Room = TypeVar("Room", bound=Controller[Any])
+SomeController = TypeVar("SomeController", bound=Controller[Any])
 
 
 class Offline:
@@ -47,13 +47,15 @@ class Offline:
         informer._contents.remove((namespace, name), self._version)
 
 
-async def quiet(room: Controller[Any]) -> None:
+async def quiet(controller: Controller[Any]) -> None:
     """Wait until the queue of a running controller is empty."""
-    await until(lambda: not any(room.queue.statistics()[:2]))
+    await until(lambda: not any(controller.queue.statistics()[:2]))
 
 
 @contextlib.asynccontextmanager
-async def offline(make: Callable[[Deps], Room], **settings: Any) -> AsyncIterator[tuple[Offline, Room]]:
+async def offline(
+    make: Callable[[Deps], SomeController], **settings: Any
+) -> AsyncIterator[tuple[Offline, SomeController]]:
     """Run a controller in a cluster without objects."""
     clock, supervisor = SystemClock(), Supervisor("test")
     local = Cluster(Connection("http://127.0.0.1:1"), "local")
@@ -68,13 +70,13 @@ async def offline(make: Callable[[Deps], Room], **settings: Any) -> AsyncIterato
         prerequisites=Prerequisites(targets),
         recorder=Recorder(local.client, clock),
     )
-    room = make(deps)
+    controller = make(deps)
     await local.supervisor.stop()
     for informer in local.informers:
         informer.synced.set()
-    work = asyncio.create_task(room.run())
+    work = asyncio.create_task(controller.run())
     try:
-        yield Offline(deps), room
+        yield Offline(deps), controller
     finally:
         work.cancel()
         with contextlib.suppress(asyncio.CancelledError):

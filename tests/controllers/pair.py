@@ -48,13 +48,13 @@ class Pair:
     @contextlib.asynccontextmanager
     async def at_work(
         self,
-        *rooms: Callable[[Deps], Controller[Any]],
+        *controllers: Callable[[Deps], Controller[Any]],
         connection: Connection | None = None,
         lease: LeaderLease | None = None,
         **settings: Any,
     ) -> AsyncIterator[Target]:
         """Run the controllers with the target `eu` connected and ready."""
-        async with running(self.clusters[0], *rooms, lease=lease, **{**SOON, **settings}) as deps:
+        async with running(self.clusters[0], *controllers, lease=lease, **{**SOON, **settings}) as deps:
             self.deps = deps
             target = await self.connect("eu", connection)
             yield target

@@ -35,7 +35,7 @@ class _Errors(logging.Handler):
 @contextlib.asynccontextmanager
 async def running(
     cluster: SandboxCluster,
-    *rooms: Callable[[Deps], Controller[Any]],
+    *controllers: Callable[[Deps], Controller[Any]],
     lease: LeaderLease | None = None,
     **settings: Any,
 ) -> AsyncIterator[Deps]:
@@ -47,8 +47,8 @@ async def running(
         async with contextlib.AsyncExitStack() as stack:
             deps, supervisor = await _deps(cluster, stack, settings, lease)
             supervisor.spawn("events", deps.recorder.run)
-            for room in [room(deps) for room in rooms]:
-                supervisor.spawn(room.name, room.run)
+            for controller in [controller(deps) for controller in controllers]:
+                supervisor.spawn(controller.name, controller.run)
             yield deps
     finally:
         logger.removeHandler(errors)
@@ -63,7 +63,7 @@ async def namespace_known(deps: Deps, namespace: str, annotations: Mapping[str, 
         found = deps.namespaces.annotations(namespace)
         return all(found.get(key) == value for key, value in annotations.items())
 
-    await until(known, what="the rooms know what the namespace says")
+    await until(known, what="the controllers know what the namespace says")
 
 
 async def _deps(

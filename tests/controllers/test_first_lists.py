@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cluster
 
-ROOMS = (
+CONTROLLERS = (
     TargetController,
     VirtualNodeController,
     NetworkDriverController,
@@ -130,7 +130,7 @@ class Scene:
         """Run an agent whose first lists fail, until all its caches are synced."""
         for failing, kind in zip(self.failing, (here, there), strict=True):
             failing.choose(kind)
-        async with running(self._source, *ROOMS) as deps:
+        async with running(self._source, *CONTROLLERS) as deps:
             key = (self.pair.namespace, "eu")
             await until(lambda: (found := deps.targets.get(key)) is not None and found.ready)
             found = deps.targets.get(key)

@@ -23,7 +23,7 @@ KEY = ("node", "shop", "web")
 
 
 @pytest.mark.parametrize(
-    ("room", "key"),
+    ("controller", "key"),
     [
         (EndpointsController, KEY),
         (GlobalServices, KEY),
@@ -31,14 +31,14 @@ KEY = ("node", "shop", "web")
         (FollowController, Item("node", CONFIGMAPS, "shop", "web")),
     ],
 )
-def test_a_target_has_a_lane_of_which_there_is_room_for_several(room: type[Controller[Any]], key: Any) -> None:
-    assert room.lane(object.__new__(room), key) == "node"
-    assert room.workers >= 4 * room.lane_width
+def test_a_target_has_a_lane_of_which_there_is_room_for_several(controller: type[Controller[Any]], key: Any) -> None:
+    assert controller.lane(object.__new__(controller), key) == "node"
+    assert controller.workers >= 4 * controller.lane_width
 
 
 async def test_applications_of_a_namespace_leave_workers_for_those_of_others() -> None:
-    room: Any = object.__new__(P2CodeController)
-    queue = WorkQueue[Any](lane=room.lane, lane_width=P2CodeController.lane_width)
+    controller: Any = object.__new__(P2CodeController)
+    queue = WorkQueue[Any](lane=controller.lane, lane_width=P2CodeController.lane_width)
     for key in (*(("busy", f"app-{number}") for number in range(P2CodeController.workers)), KEY[1:]):
         queue.add(key)
     taken = [await queue.get() for _ in range(P2CodeController.lane_width + 1)]
@@ -47,9 +47,9 @@ async def test_applications_of_a_namespace_leave_workers_for_those_of_others() -
 
 
 async def test_namespaces_whose_policies_are_counted_leave_a_turn_for_another_namespace() -> None:
-    room: Any = object.__new__(NetworkPolicyController)
-    assert room.lane(KEY) == "node"
-    queue = WorkQueue[Any](lane=room.lane, lane_width=NetworkPolicyController.lane_width)
+    controller: Any = object.__new__(NetworkPolicyController)
+    assert controller.lane(KEY) == "node"
+    queue = WorkQueue[Any](lane=controller.lane, lane_width=NetworkPolicyController.lane_width)
     for number in range(NetworkPolicyController.lane_width + 1):
         queue.add(("", f"team-{number}", ""))
     for _ in range(NetworkPolicyController.lane_width):
@@ -63,13 +63,13 @@ async def test_changes_of_pods_have_the_lane_of_the_target_that_they_are_in() ->
     def bound(node: str) -> Any:
         return SimpleNamespace(node_name=node)
 
-    room: Any = object.__new__(LiveChanges)
+    controller: Any = object.__new__(LiveChanges)
     pods = {("shop", f"cut-{number}"): bound("cut") for number in range(LiveChanges.workers)}
-    room._proxies = SimpleNamespace(store={**pods, POD: bound("node"), ("shop", "new"): bound("")})
-    assert room.lane(POD) == "node"
-    assert room.lane(("shop", "new")) is room.lane(("shop", "gone")) is None
+    controller._proxies = SimpleNamespace(store={**pods, POD: bound("node"), ("shop", "new"): bound("")})
+    assert controller.lane(POD) == "node"
+    assert controller.lane(("shop", "new")) is controller.lane(("shop", "gone")) is None
 
-    queue = WorkQueue[Any](lane=room.lane, lane_width=LiveChanges.lane_width)
+    queue = WorkQueue[Any](lane=controller.lane, lane_width=LiveChanges.lane_width)
     for key in (*pods, POD):
         queue.add(key)
     taken = [await queue.get() for _ in range(LiveChanges.lane_width + 1)]

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (FollowController, SourceApiController, GlobalServices, ServiceRerouteController, NetworkPolicyController)
+CONTROLLERS = (FollowController, SourceApiController, GlobalServices, ServiceRerouteController, NetworkPolicyController)
 ASKS = {names.SHORT_PREFIX + key: "true" for key in (names.SOURCE_API, names.FOLLOW_POLICIES)}
 COPIED = (CONFIGMAPS, SECRETS, SERVICES, NETWORK_POLICIES)
 
@@ -80,7 +80,7 @@ async def test_what_handwritten_pods_name_stays_here_until_their_namespace_is_en
         status = (await pair.here.get(SERVICES, "api", pair.namespace))["status"]
         return command in (find_condition(status.get("conditions"), "multicluster/Shared") or {}).get("message", "")
 
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await until(told)
         web = await pair.here.get(SERVICES, "web", pair.namespace)
         assert "annotations" not in web["metadata"]
@@ -100,7 +100,7 @@ async def test_what_handwritten_pods_name_stays_here_until_their_namespace_is_en
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_a_pod_in_a_target_needs_stays_right_until_it_ends(pair: Pair) -> None:
     token = await handwritten(pair)
-    async with pair.at_work(*ROOMS, share_linger=0.5):
+    async with pair.at_work(*CONTROLLERS, share_linger=0.5):
         assert pair.deps is not None
         pod = await pair.here.get(PODS, "web", pair.namespace)
         manifest = chaperon(pod, cluster_name="here", cluster_uid=pair.deps.cluster_uid)

@@ -151,7 +151,7 @@ async def test_a_subscriber_that_fails_keeps_no_other_from_hearing_and_the_watch
     assert len(tracebacks) == 2, caplog.text
 
 
-class Room(Controller[str]):
+class SomeController(Controller[str]):
     name = "of the test"
 
     def __init__(self, informer: Informer) -> None:
@@ -168,15 +168,15 @@ class Room(Controller[str]):
         self.seen.append(key)
 
 
-async def test_a_room_hears_of_an_object_again_once_it_can_make_sense_of_it() -> None:
+async def test_a_controller_hears_of_an_object_again_once_it_can_make_sense_of_it() -> None:
     async with Pretender.started() as server:
         server.items = [chaperon("a", 1).replace(b'"uid"', b'"labels":{"bad":"1"},"uid"')]
         informer = Informer(server.client, KIND)
-        room = Room(informer)
-        task = asyncio.create_task(room.run())
+        controller = SomeController(informer)
+        task = asyncio.create_task(controller.run())
         async with running(informer):
             server.tell("MODIFIED", chaperon("a", 101))
-            await until(lambda: room.seen == ["101"])
+            await until(lambda: controller.seen == ["101"])
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

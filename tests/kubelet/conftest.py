@@ -11,7 +11,7 @@ from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, host_facing, place, real_node, remove
-from tests.kubelet.scenes import ROOMS, Scene, ready, served
+from tests.kubelet.scenes import CONTROLLERS, Scene, ready, served
 from tests.runtime.test_health import free_port
 from tests.waiting import until
 
@@ -25,7 +25,7 @@ async def kubelet(cluster: Cluster, client: Client, namespace: str) -> AsyncIter
 @pytest.fixture
 async def scene(cluster: Cluster, client: Client, namespace: str, kubelet: Kubelet) -> AsyncIterator[Scene]:
     address = host_facing(cluster)
-    async with running(cluster, *ROOMS, node_address=address, kubelet_port=free_port(address)) as deps:
+    async with running(cluster, *CONTROLLERS, node_address=address, kubelet_port=free_port(address)) as deps:
         for name in ("c1", "c2"):
             await add(client, namespace, name, kubeconfig(cluster))
             await served(client, virtual_node(namespace, name))

@@ -17,7 +17,7 @@ from tests.kubelet.places import Kubelet, Placed, directly
 from tests.waiting import allowed, until
 
 Raw = dict[str, Any]
-ROOMS = (TargetController, VirtualNodeController, KubeletController)
+CONTROLLERS = (TargetController, VirtualNodeController, KubeletController)
 
 
 @dataclass

@@ -21,7 +21,7 @@ from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig, tear_away
 from tests.kubelet.places import Kubelet, directly, host_facing, place, remove, upgraded
-from tests.kubelet.scenes import ROOMS, Scene, condition, ready, served
+from tests.kubelet.scenes import CONTROLLERS, Scene, condition, ready, served
 from tests.runtime.test_health import free_port
 from tests.waiting import until
 
@@ -78,7 +78,7 @@ async def test_a_request_that_its_agent_did_not_live_to_approve_is_denied_by_the
         found = [await client.get(CERTIFICATE_REQUESTS, each["metadata"]["name"]) for each in left]
         return [find_condition(each["status"].get("conditions"), "Denied") is not None for each in found]
 
-    async with running(cluster, *ROOMS, node_address=address, kubelet_port=free_port(address)):
+    async with running(cluster, *CONTROLLERS, node_address=address, kubelet_port=free_port(address)):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await served(client, virtual_node(namespace, "c1"))
 
@@ -99,7 +99,7 @@ async def test_a_node_keeps_its_port_over_restarts_of_the_agent(
     first = free_port(address)
     ports = []
     for _ in range(2):
-        async with running(cluster, *ROOMS, node_address=address, kubelet_port=first):
+        async with running(cluster, *CONTROLLERS, node_address=address, kubelet_port=first):
             for name in ("c2", "c1") if not ports else ():
                 await add(client, namespace, name, kubeconfig(cluster))
                 await served(client, virtual_node(namespace, name))
@@ -129,11 +129,11 @@ class Twice(KubeletController):
 
 async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: Client, namespace: str) -> None:
     address = host_facing(cluster)
-    rooms: list[Twice] = []
+    controllers: list[Twice] = []
 
     def twice(deps: Deps) -> Twice:
-        rooms.append(Twice(deps))
-        return rooms[0]
+        controllers.append(Twice(deps))
+        return controllers[0]
 
     settings = {"node_address": address, "kubelet_port": free_port(address)}
     async with running(cluster, TargetController, VirtualNodeController, twice, **settings):
@@ -146,10 +146,10 @@ async def test_nodes_are_served_again_after_a_failure(cluster: Cluster, client: 
             return False
 
         await until(answers)
-        rooms[0].fails.set()
-        await rooms[0].failed.wait()
+        controllers[0].fails.set()
+        await controllers[0].failed.wait()
         assert not await answers()
-        rooms[0].goes_on.set()
+        controllers[0].goes_on.set()
         await until(answers)
     await tear_away(client, namespace)
 
@@ -167,7 +167,7 @@ async def test_where_nobody_signs_a_condition_and_an_event_say_so_and_the_rest_w
     address = host_facing(cluster)
     settings = {"node_address": address, "kubelet_port": free_port(address), "kubelet_signer": "example.com/nobody"}
     node = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, **settings) as deps:
+    async with running(cluster, *CONTROLLERS, **settings) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         found = await condition(client, node, "False")
         assert found["reason"] == "NoCertificate"
@@ -191,7 +191,7 @@ async def test_a_node_that_comes_after_nobody_has_signed_has_the_event_too_and_s
     monkeypatch.setattr(certificate, "SIGN_SECONDS", 0.1)
     address = host_facing(cluster)
     settings = {"node_address": address, "kubelet_port": free_port(address), "kubelet_signer": "example.com/nobody"}
-    async with running(cluster, *ROOMS, **settings):
+    async with running(cluster, *CONTROLLERS, **settings):
         await until(lambda: "has not signed" in caplog.text)
         await add(client, namespace, "late", kubeconfig(cluster))
         node = virtual_node(namespace, "late")
@@ -211,7 +211,7 @@ async def warned(client: Client, name: str) -> bool:
 async def test_without_an_address_a_condition_says_what_to_set(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS, node_address="somewhere"):
+    async with running(cluster, *CONTROLLERS, node_address="somewhere"):
         await add(client, namespace, "c1", kubeconfig(cluster))
         found = await condition(client, virtual_node(namespace, "c1"), "False")
         assert found["reason"] == "NoAddress"

@@ -263,11 +263,11 @@ def test_a_network_is_as_good_as_the_worst_of_its_links(
 def test_previous_links_are_kept_as_ac3_has_them_and_conditions_where_there_is_room() -> None:
     one = link(services=named(1))
     made = network(one)
-    assert status(made, [], [], NOW, room=False) == {"previousLinks": [one]}
-    told = status(made, [], [Told("spec.links[0] backend", DOWN)], NOW, room=True)
+    assert status(made, [], [], NOW, has_conditions=False) == {"previousLinks": [one]}
+    told = status(made, [], [Told("spec.links[0] backend", DOWN)], NOW, has_conditions=True)
     assert told["previousLinks"] == [one]
     assert [(each["type"], each["status"], each["observedGeneration"]) for each in told["conditions"]] == [
         ("Accepted", "True", 2),
         ("Ready", "False", 2),
     ]
-    assert status({**made, "status": told}, [], [Told("spec.links[0] backend", DOWN)], NOW, room=True) == told
+    assert status({**made, "status": told}, [], [Told("spec.links[0] backend", DOWN)], NOW, has_conditions=True) == told

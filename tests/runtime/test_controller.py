@@ -19,7 +19,7 @@ from tests.kube.test_session import serving
 from tests.waiting import until
 
 
-class Room(Controller[str]):
+class SomeController(Controller[str]):
     """Controller that plays the script of a key, one outcome per reconciliation."""
 
     name: ClassVar[str] = "test"
@@ -47,8 +47,8 @@ class Room(Controller[str]):
         return [after - before for before, after in itertools.pairwise(times)]
 
 
-async def run_for(room: Room, seconds: float) -> None:
-    task = asyncio.create_task(room.run())
+async def run_for(controller: SomeController, seconds: float) -> None:
+    task = asyncio.create_task(controller.run())
     await asyncio.sleep(seconds)
     await cancel(task)
 
@@ -60,11 +60,11 @@ async def cancel(task: asyncio.Task[None]) -> None:
 
 @pytest.mark.looptime
 async def test_a_key_comes_back_when_its_reconciliation_says_so() -> None:
-    room = Room()
-    room.script["a"] = [30.0, 5.0, None]
-    room.queue.add("a")
-    await run_for(room, 1000)
-    assert room.pauses("a") == pytest.approx([30, 5], abs=0.01)
+    controller = SomeController()
+    controller.script["a"] = [30.0, 5.0, None]
+    controller.queue.add("a")
+    await run_for(controller, 1000)
+    assert controller.pauses("a") == pytest.approx([30, 5], abs=0.01)
 
 
 @pytest.mark.looptime
@@ -74,11 +74,11 @@ async def test_a_key_comes_back_when_its_reconciliation_says_so() -> None:
     ids=["no answer", "another error", "a conflict", "a bug"],
 )
 async def test_a_failure_comes_back_after_growing_delays_and_success_forgets_it(error: Exception) -> None:
-    room = Room()
-    room.script["a"] = [error] * 6 + [100.0, error]
-    room.queue.add("a")
-    await run_for(room, 1000)
-    pauses = room.pauses("a")
+    controller = SomeController()
+    controller.script["a"] = [error] * 6 + [100.0, error]
+    controller.queue.add("a")
+    await run_for(controller, 1000)
+    pauses = controller.pauses("a")
     assert all(0.025 * 2**n <= pause <= 0.05 * 2**n + 0.001 for n, pause in enumerate(pauses[:6]))
     assert pauses[6] == pytest.approx(100, abs=0.01)
     assert pauses[7] < 0.06
@@ -86,41 +86,41 @@ async def test_a_failure_comes_back_after_growing_delays_and_success_forgets_it(
 
 @pytest.mark.looptime
 async def test_what_the_server_finds_invalid_is_not_sent_again_soon() -> None:
-    room = Room()
-    room.script["a"] = [Invalid(422, "Invalid", "no")]
-    room.queue.add("a")
-    await run_for(room, 1000)
-    assert room.pauses("a") == pytest.approx([300], abs=0.01)
+    controller = SomeController()
+    controller.script["a"] = [Invalid(422, "Invalid", "no")]
+    controller.queue.add("a")
+    await run_for(controller, 1000)
+    assert controller.pauses("a") == pytest.approx([300], abs=0.01)
 
 
 @pytest.mark.looptime
 async def test_one_key_that_fails_holds_back_no_other() -> None:
-    room = Room()
-    room.script["bad"] = [RuntimeError("broken")] * 1000
+    controller = SomeController()
+    controller.script["bad"] = [RuntimeError("broken")] * 1000
     for key in ("bad", *map(str, range(100))):
-        room.queue.add(key)
-    await run_for(room, 1)
-    assert all(str(number) in room.times for number in range(100))
+        controller.queue.add(key)
+    await run_for(controller, 1)
+    assert all(str(number) in controller.times for number in range(100))
 
 
-async def test_a_room_that_is_stopped_in_the_middle_can_run_again() -> None:
-    class Slow(Room):
+async def test_a_controller_that_is_stopped_in_the_middle_can_run_again() -> None:
+    class Slow(SomeController):
         async def reconcile(self, key: str) -> float | None:
             self.times.setdefault(key, []).append(0)
             if len(self.times[key]) == 1:
                 await asyncio.Event().wait()
             return None
 
-    room = Slow()
-    room.queue.add("a")
-    await run_for(room, 0.01)
-    room.queue.add("a")
-    await run_for(room, 0.01)
-    assert len(room.times["a"]) == 2
-    assert room.queue.statistics() == (0, 0, 0, 0)
+    controller = Slow()
+    controller.queue.add("a")
+    await run_for(controller, 0.01)
+    controller.queue.add("a")
+    await run_for(controller, 0.01)
+    assert len(controller.times["a"]) == 2
+    assert controller.queue.statistics() == (0, 0, 0, 0)
 
 
-class Busy(Room):
+class Busy(SomeController):
     """Controller that blocks for a millisecond on each key and never awaits."""
 
     workers: ClassVar[int] = 8
@@ -137,34 +137,34 @@ class Busy(Room):
         return None
 
 
-async def test_rooms_that_never_wait_hold_up_neither_requests_nor_each_other() -> None:
+async def test_controllers_that_never_wait_hold_up_neither_requests_nor_each_other() -> None:
     async def answer(request: web.BaseRequest) -> web.Response:
         return web.Response(text="{}")
 
     done: list[str] = []
-    rooms = [Busy(done) for _ in range(3)]
-    for room in rooms[:2]:
+    controllers = [Busy(done) for _ in range(3)]
+    for controller in controllers[:2]:
         for number in range(300):
-            room.queue.add(str(number))
+            controller.queue.add(str(number))
     async with serving(answer) as url, Session(Connection(url)) as session:
         await session.request("GET", "/")
-        running = [asyncio.create_task(room.run()) for room in rooms]
+        running = [asyncio.create_task(controller.run()) for controller in controllers]
         await until(lambda: len(done) > 20)
         before = len(done)
-        rooms[2].queue.add("late")
+        controllers[2].queue.add("late")
         # As many keys as fit into one lease renewal.
         for _ in range(2):
             await session.request("GET", "/")
         assert len(done) < 300
         await until(lambda: len(done) == 601)
         # At most the keys in progress, and the keys queued then, come first. Counts keys: the machine is shared.
-        assert done.index("late") - before <= 3 * len(rooms[:2]) * Busy.workers
+        assert done.index("late") - before <= 3 * len(controllers[:2]) * Busy.workers
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class Deaf(Room):
+class Deaf(SomeController):
     """Controller that loses a cancellation in its own error handling, as network code may."""
 
     async def reconcile(self, key: str) -> float | None:
@@ -179,16 +179,18 @@ class Deaf(Room):
 
 
 @pytest.mark.looptime
-async def test_a_room_whose_work_loses_the_cancellation_ends_all_the_same(caplog: pytest.LogCaptureFixture) -> None:
-    room = Deaf()
-    room.queue.add("a")
-    task = asyncio.create_task(room.run())
+async def test_a_controller_whose_work_loses_the_cancellation_ends_all_the_same(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    controller = Deaf()
+    controller.queue.add("a")
+    task = asyncio.create_task(controller.run())
     await asyncio.sleep(1)
     task.cancel()
     _, pending = await asyncio.wait([task], timeout=60)
     assert not pending
     assert task.cancelled()
-    assert len(room.times["a"]) == 2
+    assert len(controller.times["a"]) == 2
     assert "test worker was cancelled and goes on" in caplog.text
 
 
@@ -217,14 +219,14 @@ class Lanes(Controller[tuple[str, int]]):
 
 @pytest.mark.looptime
 async def test_a_lane_in_which_nothing_ends_holds_up_no_other() -> None:
-    room = Lanes()
+    controller = Lanes()
     keys = [(lane, number) for number in range(20) for lane in ("dark", "light")]
     for key in keys:
-        room.queue.add(key)
-    task = asyncio.create_task(room.run())
+        controller.queue.add(key)
+    task = asyncio.create_task(controller.run())
     await asyncio.sleep(1)
-    assert room.done == {key for key in keys if key[0] == "light"}
-    assert room.waiting == set(range(4))
+    assert controller.done == {key for key in keys if key[0] == "light"}
+    assert controller.waiting == set(range(4))
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
 
@@ -232,16 +234,16 @@ async def test_a_lane_in_which_nothing_ends_holds_up_no_other() -> None:
 @pytest.mark.looptime
 async def test_a_controller_that_has_ended_is_let_go_and_its_gauges_show_nothing() -> None:
     """A replica that no longer leads would otherwise keep all stores of the controller."""
-    room = Room()
-    room.queue.add("a")
+    controller = SomeController()
+    controller.queue.add("a")
     assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) != 1
-    running = asyncio.create_task(room.run())
+    running = asyncio.create_task(controller.run())
     await asyncio.sleep(0.01)
     await cancel(running)
-    room.queue.add("b")
+    controller.queue.add("b")
     assert REGISTRY.get_sample_value("flotilla_queue_depth", {"controller": "test"}) == 0
-    reference = weakref.ref(room)
-    del room, running
+    reference = weakref.ref(controller)
+    del controller, running
     # A cancelled worker is awaited for this long.
     await asyncio.sleep(2 * AGAIN_SECONDS)
     gc.collect()

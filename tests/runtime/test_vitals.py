@@ -50,7 +50,7 @@ async def test_a_watch_that_works_again_is_none_and_one_that_hears_nothing_at_al
     assert vitals.trouble(60) == ""
 
 
-async def test_tasks_and_rooms_are_told_of_together() -> None:
+async def test_tasks_and_controllers_are_told_of_together() -> None:
     class Task(Supervisor):
         def failing_for(self, seconds: float) -> dict[str, str]:
             return {"events": "OSError: no"} if seconds <= 60 else {}

@@ -149,7 +149,7 @@ async def stage(
     directory: Path,
     *,
     missing: Sequence[str] = (),
-    rooms: Sequence[Callable[[Deps], Controller[Any]]] = (),
+    controllers: Sequence[Callable[[Deps], Controller[Any]]] = (),
     **settings: Any,
 ) -> AsyncIterator[Stage]:
     """Run the controllers, with additional ones if given. Targets in `missing` lack the namespace."""
@@ -168,7 +168,7 @@ async def stage(
         }
         reached = Reached(_kubeconfig(directory, near.connection.server))
         settings = {"scheduling": "reserve", "dwell": 2.0, "request_timeout": 5.0, **settings}
-        deps = await stack.enter_async_context(running(reached, *rooms, Feedback, ProxyScheduler, **settings))
+        deps = await stack.enter_async_context(running(reached, *controllers, Feedback, ProxyScheduler, **settings))
         links = {name: relay.connection for name, relay in relays.items()}
         targets = await stack.enter_async_context(connected(deps, client, namespace, **links))
         yield Stage(deps, namespace, client, far, near, relays, targets)

@@ -75,7 +75,7 @@ async def _copied(stage: Stage, targets: str) -> str:
 
 
 async def test_a_deployment_says_it_live_without_a_new_revision(opened: Open) -> None:
-    async with opened(scheduling="ranked", moves=True, rooms=(_room,)) as stage:
+    async with opened(scheduling="ranked", moves=True, controllers=(_room,)) as stage:
         await stand(stage)
         await enable(stage.client, stage.namespace)
         await _deployed(stage, "us")

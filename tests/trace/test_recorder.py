@@ -29,7 +29,7 @@ from agent.model.quantity import parse
 from webhook import handlers
 
 
-async def room(name, key, work):
+async def controller(name, key, work):
     with context(controller=name, key=key):
         await asyncio.sleep(0)
         await work()
@@ -69,7 +69,11 @@ async def request():
 
 async def main():
     parse("5")
-    work = (room("first", "default/{POD}", twice), room("first", "default/two", other), room("second", "x", other))
+    work = (
+        controller("first", "default/{POD}", twice),
+        controller("first", "default/two", other),
+        controller("second", "x", other),
+    )
     await asyncio.gather(*work, asyncio.create_task(request()))
     merge_patch({{}}, {{}})
 
@@ -80,7 +84,7 @@ sys.exit(7)
 
 
 @pytest.fixture(scope="module")
-def rooms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Calls]:
+def controllers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Calls]:
     folder = tmp_path_factory.mktemp("traced")
     (folder / "program.py").write_text(PROGRAM)
     out = folder / "out.json"
@@ -90,21 +94,21 @@ def rooms(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Calls]:
     return read(out)
 
 
-def test_calls_are_those_of_the_pods_own_reconciliation_and_of_its_tasks(rooms: dict[str, Calls]) -> None:
-    assert rooms["first"][PARSE] == 3
-    assert {module for module, _ in rooms["first"]} == {"agent.model.quantity"}
+def test_calls_are_those_of_the_pods_own_reconciliation_and_of_its_tasks(controllers: dict[str, Calls]) -> None:
+    assert controllers["first"][PARSE] == 3
+    assert {module for module, _ in controllers["first"]} == {"agent.model.quantity"}
 
 
-def test_what_a_store_calls_is_none_of_the_pods_own_way(rooms: dict[str, Calls]) -> None:
-    assert not any(function == "same" for _, function in rooms["first"])
+def test_what_a_store_calls_is_none_of_the_pods_own_way(controllers: dict[str, Calls]) -> None:
+    assert not any(function == "same" for _, function in controllers["first"])
 
 
-def test_rooms_that_do_nothing_for_the_pod_are_not_there(rooms: dict[str, Calls]) -> None:
-    assert rooms.keys() == {"first", "webhook.handlers"}
+def test_controllers_that_do_nothing_for_the_pod_are_not_there(controllers: dict[str, Calls]) -> None:
+    assert controllers.keys() == {"first", "webhook.handlers"}
 
 
-def test_a_request_is_what_its_task_does_after_the_entrance(rooms: dict[str, Calls]) -> None:
-    calls = rooms["webhook.handlers"]
+def test_a_request_is_what_its_task_does_after_the_entrance(controllers: dict[str, Calls]) -> None:
+    calls = controllers["webhook.handlers"]
     assert next(iter(calls)) == ("webhook.handlers", "_served.serve")
     assert calls[PARSE] == 1
 
@@ -131,10 +135,10 @@ def test_a_module_is_named_as_it_is_imported(path: str, want: str) -> None:
 @pytest.mark.parametrize(
     ("qualified", "want"),
     [
-        ("Room.step", "Room.step"),
+        ("SomeController.step", "SomeController.step"),
         ("served.<locals>.serve", "served.serve"),
-        ("Room.__init__.<locals>.<lambda>", "Room.__init__.lambda"),
-        ("Room.step.<locals>.<genexpr>", ""),
+        ("SomeController.__init__.<locals>.<lambda>", "SomeController.__init__.lambda"),
+        ("SomeController.step.<locals>.<genexpr>", ""),
     ],
 )
 def test_comprehensions_belong_to_their_function(qualified: str, want: str) -> None:
@@ -143,5 +147,5 @@ def test_comprehensions_belong_to_their_function(qualified: str, want: str) -> N
 
 def test_what_is_dumped_is_read_in_the_same_order(tmp_path: Path) -> None:
     file = tmp_path / "x.trace"
-    file.write_text(json.dumps({"room": [["b", "f", 2], ["a", "g", 1]]}))
-    assert list(read(file)["room"].items()) == [(("b", "f"), 2), (("a", "g"), 1)]
+    file.write_text(json.dumps({"controller": [["b", "f", 2], ["a", "g", 1]]}))
+    assert list(read(file)["controller"].items()) == [(("b", "f"), 2), (("a", "g"), 1)]

@@ -15,11 +15,11 @@ FEEDBACK: Calls = {
     ("agent.pods.feedback.controller", "Feedback.reconcile"): 1,
     ("agent.scheduler.modes", "x"): 1,
 }
-ROOMS = {"scheduler": STEP, "feedback": FEEDBACK, "candidates": ERRAND}
+CONTROLLERS = {"scheduler": STEP, "feedback": FEEDBACK, "candidates": ERRAND}
 
 
-def test_only_rooms_of_the_scheduler_count_and_all_of_them() -> None:
-    assert of_scheduler(ROOMS) == {
+def test_only_controllers_of_the_scheduler_count_and_all_of_them() -> None:
+    assert of_scheduler(CONTROLLERS) == {
         ("agent.scheduler.controller", "ProxyScheduler.reconcile"): 2,
         ("agent.ranking.rank", "rank"): 5,
         ("agent.scheduler.controller", "ProxyScheduler.order"): 3,
@@ -35,14 +35,14 @@ def test_functions_stand_with_their_module_where_it_was_first_called() -> None:
 
 
 def test_the_last_line_counts_modules_beside_the_limit_of_the_mode() -> None:
-    reserve = Traced("reserve", "admiralty-default-us", {"cd/agent": ROOMS})
+    reserve = Traced("reserve", "admiralty-default-us", {"cd/agent": CONTROLLERS})
     assert lines(reserve, REPOSITORY)[-1] == "3 modules (limit 30), 4 functions, 11 calls"
     ranked = Traced("ranked", "admiralty-default-us", {"cd/agent": {"scheduler": STEP}})
     assert lines(ranked, REPOSITORY)[-1] == "2 modules (limit 20), 3 functions, 6 calls"
 
 
 def test_modules_are_counted_by_package_too() -> None:
-    found = lines(Traced("ranked", "admiralty-default-us", {"cd/agent": ROOMS}), REPOSITORY)
+    found = lines(Traced("ranked", "admiralty-default-us", {"cd/agent": CONTROLLERS}), REPOSITORY)
     assert found[-2] == "modules by package: agent.scheduler 2, agent.ranking 1"
 
 
@@ -53,8 +53,8 @@ def test_every_function_is_told_with_its_count_and_every_module_with_its_purpose
     assert "          3 x ProxyScheduler.order" in found
 
 
-def test_all_rooms_and_processes_are_told_only_as_a_whole() -> None:
-    traced = Traced("ranked", "admiralty-default-us", {"cd/agent": ROOMS, "us/agent": {"chaperon": FEEDBACK}})
+def test_all_controllers_and_processes_are_told_only_as_a_whole() -> None:
+    traced = Traced("ranked", "admiralty-default-us", {"cd/agent": CONTROLLERS, "us/agent": {"chaperon": FEEDBACK}})
     found = lines(traced, REPOSITORY, whole=True)
     assert [line for line in found if "/agent, " in line] == [
         "cd/agent, scheduler",

@@ -62,7 +62,7 @@ class AC3NetworkController(Controller[Work]):
         """Deployments that a network names, by network."""
         self._owners: dict[Key, set[Key]] = {}
         """Networks for which the ServiceLinks of a Service were created, by Service."""
-        self._has_room: bool | None = None
+        self._crd_has_conditions: bool | None = None
         """Whether the served CRD has conditions; None until that is known."""
         self._said: dict[str, Finding] = {}
         """Message of the last event by UID of a network, if its CRD has no conditions."""
@@ -163,14 +163,18 @@ class AC3NetworkController(Controller[Work]):
     async def _tell(self, network: Object, wanted: Plan, told: list[Told]) -> None:
         raw, now = network.decode(), self._deps.clock.now()
         found = ready(wanted.refused, told)
-        whole = status(raw, wanted.refused, told, now, room=True)
-        if self._has_room is None:
-            await self._look_for_room(network, whole)
+        whole = status(raw, wanted.refused, told, now, has_conditions=True)
+        if self._crd_has_conditions is None:
+            await self._check_for_conditions(network, whole)
         before = self._before(raw)
-        new = whole if self._has_room is not False else status(raw, wanted.refused, told, now, room=False)
+        new = (
+            whole
+            if self._crd_has_conditions is not False
+            else status(raw, wanted.refused, told, now, has_conditions=False)
+        )
         if not same(raw.get("status"), new):
             raw = await self._write(network, whole)
-        if not self._has_room:
+        if not self._crd_has_conditions:
             self._said[network.uid] = found
         if (found.status, found.reason) == before or (before is None and found.status != "False"):
             return
@@ -179,7 +183,7 @@ class AC3NetworkController(Controller[Work]):
         message = found.message or accepted(wanted.refused).message or "all links are reached"
         self._deps.recorder.event(raw, kind, found.reason, message)
 
-    async def _look_for_room(self, network: Object, new: Raw) -> None:
+    async def _check_for_conditions(self, network: Object, new: Raw) -> None:
         """Find out whether the CRD can store conditions if its objects have none yet; no write is made only for
         that.
         """
@@ -188,7 +192,7 @@ class AC3NetworkController(Controller[Work]):
             answer = await self._client.patch_raw(
                 MULTI_CLUSTER_NETWORKS, network.name, {"status": new}, network.namespace, sub="status", dry_run=True
             )
-            self._has_room = _has_conditions(Object(MULTI_CLUSTER_NETWORKS, answer).decode())
+            self._crd_has_conditions = _has_conditions(Object(MULTI_CLUSTER_NETWORKS, answer).decode())
 
     async def _write(self, network: Object, new: Raw) -> Raw:
         body = {"metadata": {"resourceVersion": network.version}, "status": new}
@@ -198,12 +202,12 @@ class AC3NetworkController(Controller[Work]):
         self._networks.absorb(answer)
         raw = Object(MULTI_CLUSTER_NETWORKS, answer).decode()
         # AC3's own CRD has no conditions, so the API server has dropped them.
-        self._has_room = _has_conditions(raw)
+        self._crd_has_conditions = _has_conditions(raw)
         return raw
 
     def _before(self, raw: Raw) -> tuple[str, str] | None:
         """Return the message and reason of the last published status."""
-        if not self._has_room:
+        if not self._crd_has_conditions:
             said = self._said.get(raw["metadata"]["uid"])
             return (said.status, said.reason) if said is not None else None
         found = condition_of(raw, READY)
@@ -271,7 +275,7 @@ class AC3NetworkController(Controller[Work]):
 
     def _turned(self) -> None:
         """Requeue after all objects of a kind were read, or the kind is no longer served."""
-        self._has_room = None
+        self._crd_has_conditions = None
         for network in self._networks.store or ():
             self.queue.add(("network", *network.key))
         for service in self._links.services("") if self._links.served else ():

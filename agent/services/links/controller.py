@@ -88,11 +88,11 @@ class ServiceLinksController(Controller[Key]):
 
     async def run(self) -> None:
         """Report, ask the clusters, and reconcile the Services of other namespaces, until cancelled."""
-        rooms: list[Controller[Any]] = [
+        controllers: list[Controller[Any]] = [
             self._gather.findings,
             *([self._elsewhere] if self._deps.settings.link_namespaces else []),
         ]
-        await together(super().run(), *(room.run() for room in rooms))
+        await together(super().run(), *(controller.run() for controller in controllers))
 
     def order(self, key: Key) -> int:
         """Handle Services whose links have no status yet before re-checks."""

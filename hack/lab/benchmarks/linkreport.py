@@ -102,7 +102,7 @@ def link_lines(found: Found, pace: float) -> list[str]:
         rows.append([name, *(f"{each:.2f} s" for each in (spread.p50, spread.p99, spread.longest))])
     work = [["the source's agent", "seconds", "CPU", "strangers", "writes", "reconciliations", "most of them"]]
     for name, each in phases(found).items():
-        most = max(each.reconciles, key=lambda room: each.reconciles[room], default="")
+        most = max(each.reconciles, key=lambda controller: each.reconciles[controller], default="")
         counts = sum(each.stored.values()), sum(each.reconciles.values())
         seconds = (each.phase.seconds, each.cpu, each.phase.strangers)
         cells = [*(f"{value:.1f} s" for value in seconds), *(f"{value:.0f}" for value in counts)]
@@ -116,8 +116,8 @@ def _details(found: Found) -> list[str]:
     each = [[f"for each of the first {links} links", ""]]
     each += [[key, f"{count / links:.2f}"] for key, count in created.stored.items()]
     each += [
-        [f"reconciliations of {room}", f"{count / links:.1f}"]
-        for room, count in sorted(created.reconciles.items())
+        [f"reconciliations of {controller}", f"{count / links:.1f}"]
+        for controller, count in sorted(created.reconciles.items())
         if count >= links
     ]
     idle = [

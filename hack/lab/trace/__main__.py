@@ -43,7 +43,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--mode", choices=SCHEDULING_MODES, default="ranked", help="how the pod is scheduled")
     parser.add_argument("--dir", type=Path, metavar="DIR", help="of a sandbox that is up, its clusters joined")
     parser.add_argument(
-        "--whole", action="store_true", help="also webhook, other rooms and targets: modules only, room by room"
+        "--whole",
+        action="store_true",
+        help="also webhook, other controllers and targets: modules only, one controller after the other",
     )
     return parser.parse_args(arguments)
 

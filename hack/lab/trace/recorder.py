@@ -35,7 +35,7 @@ Calls = dict[tuple[str, str], int]
 
 
 class Recorder:
-    """Records calls. `rooms` contains them by the name of their controller or request handler."""
+    """Records calls. `controllers` contains them by the name of their controller or request handler."""
 
     def __init__(self, repository: Path, pod: str) -> None:
         self._root = f"{repository}/"
@@ -43,7 +43,7 @@ class Recorder:
         self._pod = pod
         self._places: dict[CodeType, Place | None] = {}
         self._entered: ContextVar[str] = ContextVar("entered", default="")
-        self.rooms: dict[str, Calls] = {}
+        self.controllers: dict[str, Calls] = {}
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
         """Handle one event of the interpreter."""
@@ -55,9 +55,9 @@ class Recorder:
         except KeyError:
             place = self._places[code] = self._place(code)
         if place is not None and frame.f_lasti <= place.start:
-            room = self._room(place)
-            if room and not self._is_told(frame):
-                calls = self.rooms.setdefault(room, {})
+            controller = self._controller(place)
+            if controller and not self._is_told(frame):
+                calls = self.controllers.setdefault(controller, {})
                 key = (place.module, place.function)
                 calls[key] = calls.get(key, 0) + 1
 
@@ -72,7 +72,7 @@ class Recorder:
         function = function_of(code.co_qualname)
         return Place(module, function, first_instruction(code)) if function else None
 
-    def _room(self, place: Place) -> str:
+    def _controller(self, place: Place) -> str:
         fields = log_context.get()
         if fields is not None and "controller" in fields:
             return fields["controller"] if self._pod in fields.get("key", "") else ""
@@ -93,9 +93,12 @@ class Recorder:
 
     def dump(self, file: Path) -> None:
         """Write the calls as JSON. Renames the complete file into place."""
-        rooms = {room: [[*key, count] for key, count in calls.items()] for room, calls in self.rooms.items()}
+        controllers = {
+            controller: [[*key, count] for key, count in calls.items()]
+            for controller, calls in self.controllers.items()
+        }
         part = file.with_suffix(".part")
-        part.write_text(json.dumps(rooms))
+        part.write_text(json.dumps(controllers))
         part.rename(file)
 
 
@@ -118,5 +121,8 @@ def first_instruction(code: CodeType) -> int:
 
 def read(file: Path) -> dict[str, Calls]:
     """Return the calls in a file that `dump` wrote."""
-    rooms: dict[str, list[tuple[str, str, int]]] = json.loads(file.read_text())
-    return {room: {(module, function): count for module, function, count in calls} for room, calls in rooms.items()}
+    controllers: dict[str, list[tuple[str, str, int]]] = json.loads(file.read_text())
+    return {
+        controller: {(module, function): count for module, function, count in calls}
+        for controller, calls in controllers.items()
+    }

@@ -25,16 +25,16 @@ def lines(traced: Traced, repository: Path, *, whole: bool = False) -> list[str]
 
 def _everything(traced: Traced, repository: Path) -> list[str]:
     found = []
-    for process, rooms in traced.processes.items():
-        for room, calls in rooms.items():
-            found += [f"{process}, {room}", *modules(calls, repository, functions=False), ""]
+    for process, controllers in traced.processes.items():
+        for controller, calls in controllers.items():
+            found += [f"{process}, {controller}", *modules(calls, repository, functions=False), ""]
     return found
 
 
-def of_scheduler(rooms: Mapping[str, Calls]) -> Calls:
+def of_scheduler(controllers: Mapping[str, Calls]) -> Calls:
     """Return the sum of the calls of all scheduling controllers."""
     together: Calls = {}
-    for calls in rooms.values():
+    for calls in controllers.values():
         if next(iter(calls))[0].startswith(SCHEDULER):
             for key, number in calls.items():
                 together[key] = together.get(key, 0) + number

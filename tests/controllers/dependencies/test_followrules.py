@@ -19,7 +19,7 @@ from tests.e2e.fleet import token_of
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (RoleController, RoleBindingController, NetworkPolicyController)
+CONTROLLERS = (RoleController, RoleBindingController, NetworkPolicyController)
 READ = [{"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}]
 WRITE = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["create"]}]
 
@@ -54,7 +54,7 @@ async def names_of(pair: Pair, kind: Kind) -> set[str]:
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_rights_of_service_accounts_follow_where_the_namespace_asks_and_go_when_it_does_not(pair: Pair) -> None:
     await rights(pair)
-    async with pair.at_work(*ROOMS) as target:
+    async with pair.at_work(*CONTROLLERS) as target:
         watched = {informer.kind for informer in target.cluster.informers}
         assert not watched & {ROLES, ROLE_BINDINGS, NETWORK_POLICIES}, "nobody asked for any"
         await asks(pair, follow_roles="true")
@@ -80,7 +80,7 @@ async def test_what_concerns_a_pod_that_asks_follows_and_the_rest_stays_at_home(
     await pair.create(ROLES, "unbound", rules=READ)
     for name in ("web", "db"):
         await pair.create(NETWORK_POLICIES, name, spec={"podSelector": {"matchLabels": {"app": name}}})
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         asked = {names.SHORT_PREFIX + key: "true" for key in (names.FOLLOW_ROLES, names.FOLLOW_POLICIES)}
         await pair.pod("web", annotations=asked)
         policy = await pair.copy(NETWORK_POLICIES, "web")
@@ -142,7 +142,7 @@ async def test_a_source_hands_on_no_rights_that_it_does_not_hold_and_says_so(pai
     await rights(pair)
     await pair.create(ROLES, "writer", rules=WRITE)
     await asks(pair, follow_roles="true")
-    async with pair.at_work(*ROOMS, connection=connection):
+    async with pair.at_work(*CONTROLLERS, connection=connection):
         message = await told(pair, "Role", "reader", "forbidden")
         assert f"bind ClusterRole {SOURCE_RULES_ROLE}" in message
         await pair.there.patch(ROLES, "of-source", {"rules": rules([*EVERYTHING, *SOURCE_RULES])}, pair.namespace)

@@ -38,39 +38,39 @@ def put_pod(cluster: Offline, name: str, asked: str, app: str, **spec: Any) -> N
     cluster.put(cluster.deps.proxies.informer, PODS, name, "team", metadata=metadata, spec=spec)
 
 
-def shared(room: OptInController) -> set[str]:
-    return {each.name for each in room.originals.store if room.shared(each)}
+def shared(controller: OptInController) -> set[str]:
+    return {each.name for each in controller.originals.store if controller.shared(each)}
 
 
 async def test_a_pod_is_compared_with_each_policy_once_and_a_policy_with_each_pod_once(
     compared: list[Selector],
 ) -> None:
-    async with offline(NetworkPolicyController) as (cluster, room):
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+    async with offline(NetworkPolicyController) as (cluster, controller):
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for number in range(MANY):
             spec = {"podSelector": {"matchLabels": {"app": f"other{number}"}}}
-            cluster.put(room.originals, NETWORK_POLICIES, f"policy{number}", "team", spec=spec)
+            cluster.put(controller.originals, NETWORK_POLICIES, f"policy{number}", "team", spec=spec)
         for number in range(MANY):
             put_pod(cluster, f"pod{number}", names.FOLLOW_POLICIES, f"app{number}")
-        await quiet(room)
+        await quiet(controller)
         assert len(compared) <= MANY * MANY
-        assert not shared(room)
+        assert not shared(controller)
 
         compared.clear()
         put_pod(cluster, "new", names.FOLLOW_POLICIES, "other7")
-        await quiet(room)
-        assert shared(room) == {"policy7"}
+        await quiet(controller)
+        assert shared(controller) == {"policy7"}
         assert len(compared) <= MANY
         compared.clear()
         for number in range(MANY):
             put_pod(cluster, f"replica{number}", names.FOLLOW_POLICIES, "other7")
-        await quiet(room)
+        await quiet(controller)
         assert not compared, "pods with equal labels are one"
 
         spec = {"podSelector": {"matchLabels": {"app": "app3"}}}
-        cluster.put(room.originals, NETWORK_POLICIES, "policy3", "team", spec=spec)
-        await quiet(room)
-        assert shared(room) == {"policy3", "policy7"}
+        cluster.put(controller.originals, NETWORK_POLICIES, "policy3", "team", spec=spec)
+        await quiet(controller)
+        assert shared(controller) == {"policy3", "policy7"}
         assert len(compared) <= MANY + 1
 
 
@@ -78,28 +78,32 @@ async def test_copies_are_brought_in_line_where_an_answer_has_changed_and_nowher
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     looked: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(NetworkPolicyController, "_copies_of", lambda room, *key: looked.append(("", *key)) or ())
-    async with offline(NetworkPolicyController) as (cluster, room):
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+    monkeypatch.setattr(NetworkPolicyController, "_copies_of", lambda controller, *key: looked.append(("", *key)) or ())
+    async with offline(NetworkPolicyController) as (cluster, controller):
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for name in ("web", "db"):
             cluster.put(
-                room.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {"matchLabels": {"app": name}}}
+                controller.originals,
+                NETWORK_POLICIES,
+                name,
+                "team",
+                spec={"podSelector": {"matchLabels": {"app": name}}},
             )
-        await quiet(room)
+        await quiet(controller)
         looked.clear()
         put_pod(cluster, "first", names.FOLLOW_POLICIES, "web")
-        await quiet(room)
+        await quiet(controller)
         put_pod(cluster, "second", names.FOLLOW_POLICIES, "web")
-        await quiet(room)
+        await quiet(controller)
         assert looked == [("", "team", "web")]
-        cluster.delete(room.deps.proxies.informer, "first", "team")
-        await quiet(room)
+        cluster.delete(controller.deps.proxies.informer, "first", "team")
+        await quiet(controller)
         assert looked == [("", "team", "web")]
-        cluster.delete(room.deps.proxies.informer, "second", "team")
-        await quiet(room)
+        cluster.delete(controller.deps.proxies.informer, "second", "team")
+        await quiet(controller)
         assert looked == [("", "team", "web")] * 2
-        cluster.delete(room.originals, "db", "team")
-        await quiet(room)
+        cluster.delete(controller.originals, "db", "team")
+        await quiet(controller)
         assert looked[2:] == [("", "team", "db")]
 
 
@@ -108,44 +112,44 @@ async def test_the_copies_of_a_deleted_policy_are_deleted_also_if_its_namespace_
 ) -> None:
     enqueued: list[str] = []
     monkeypatch.setattr(
-        NetworkPolicyController, "_copies_of", lambda room, namespace, name: enqueued.append(name) or ()
+        NetworkPolicyController, "_copies_of", lambda controller, namespace, name: enqueued.append(name) or ()
     )
-    async with offline(NetworkPolicyController) as (cluster, room):
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+    async with offline(NetworkPolicyController) as (cluster, controller):
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for name in ("web", "db"):
-            cluster.put(room.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {}})
+            cluster.put(controller.originals, NETWORK_POLICIES, name, "team", spec={"podSelector": {}})
         put_pod(cluster, "pod", names.FOLLOW_POLICIES, "web")
-        await quiet(room)
+        await quiet(controller)
         enqueued.clear()
-        cluster.delete(room.originals, "db", "team")
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team")
-        await quiet(room)
+        cluster.delete(controller.originals, "db", "team")
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team")
+        await quiet(controller)
         assert sorted(enqueued) == ["db", "web"]
 
 
 async def test_a_role_is_shared_while_a_binding_gives_it_to_the_account_of_a_pod_that_asks() -> None:
-    async with offline(RoleController) as (cluster, room):
-        bindings = room.deps.local.informer(ROLE_BINDINGS)
+    async with offline(RoleController) as (cluster, controller):
+        bindings = controller.deps.local.informer(ROLE_BINDINGS)
 
         def bind(name: str, role: str, account: str) -> None:
             reference = {"kind": "Role", "name": role}
             subjects = [{"kind": "ServiceAccount", "name": account}]
             cluster.put(bindings, ROLE_BINDINGS, name, "team", roleRef=reference, subjects=subjects)
 
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         for role in ("reader", "writer"):
-            cluster.put(room.originals, ROLES, role, "team", rules=[])
+            cluster.put(controller.originals, ROLES, role, "team", rules=[])
         bind("one", "reader", "builder")
         put_pod(cluster, "pod", names.FOLLOW_ROLES, "app", serviceAccountName="builder")
-        await quiet(room)
-        assert shared(room) == {"reader"}
+        await quiet(controller)
+        assert shared(controller) == {"reader"}
         bind("two", "writer", "builder")
-        await quiet(room)
-        assert shared(room) == {"reader", "writer"}
+        await quiet(controller)
+        assert shared(controller) == {"reader", "writer"}
         bind("one", "reader", "tester")
         cluster.delete(bindings, "two", "team")
-        await quiet(room)
-        assert not shared(room)
+        await quiet(controller)
+        assert not shared(controller)
 
 
 NAMES = st.sampled_from("abcde")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (FollowController, PlaceholderVolumeController)
+CONTROLLERS = (FollowController, PlaceholderVolumeController)
 CLASSES = Kind("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False)
 LATER = {"provisioner": "example.test/none", "volumeBindingMode": "WaitForFirstConsumer", "allowVolumeExpansion": True}
 
@@ -88,7 +88,7 @@ async def storage_class(pair: Pair) -> AsyncIterator[str]:
 
 async def test_a_claim_is_bound_here_once_it_is_bound_there_and_what_stands_for_it_goes_with_it(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(*ROOMS) as target:
+    async with pair.at_work(*CONTROLLERS) as target:
         await pair.pod("web", volumes=DATA)
         await pair.copy(CLAIMS, "data")
         assert await standing(pair) == []
@@ -113,7 +113,7 @@ async def test_a_class_that_waits_for_the_first_consumer_and_one_of_an_annotatio
         spec = {field: value for field, value in SPEC.items() if field != "storageClassName"}
         annotations = {"volume.beta.kubernetes.io/storage-class": name}
         await pair.create(CLAIMS, "data", spec=spec, metadata={"annotations": annotations})
-        async with pair.at_work(*ROOMS):
+        async with pair.at_work(*CONTROLLERS):
             await pair.pod("web", volumes=DATA)
             copy = await pair.copy(CLAIMS, "data")
             assert copy["spec"]["storageClassName"] == name
@@ -133,12 +133,12 @@ async def there(pair: Pair, storage_class: str) -> None:
 
 async def test_what_stands_for_a_volume_goes_although_nobody_saw_its_claim_going(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await pair.pod("web", volumes=DATA)
         old = name_of(await bound(pair))
     await pair.end("web")
     again = await made_again(pair)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await gone(lambda: pair.here.get(PERSISTENT_VOLUMES, old))
         assert [claim_uid(volume) for volume in await standing(pair)] in ([], [again])
 
@@ -153,7 +153,7 @@ async def test_a_pod_of_this_cluster_has_the_first_word_and_is_kept_off_afterwar
         await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": name})
         waits = {**home, "schedulingGates": [{"name": "example.test/wait"}]}
         await pair.here.create(PODS, {"metadata": {"name": "home"}, "spec": waits}, pair.namespace)
-        async with pair.at_work(*ROOMS):
+        async with pair.at_work(*CONTROLLERS):
             await pair.pod("web", volumes=DATA)
             await pair.copy(CLAIMS, "data")
             await there(pair, name)
@@ -180,7 +180,7 @@ async def test_whoever_does_not_want_it_has_the_claim_pending(pair: Pair, by: st
         "selected node": {"volume.kubernetes.io/selected-node": "worker"},
     }[by]
     await pair.create(CLAIMS, "data", spec=SPEC, metadata={"annotations": annotations})
-    async with pair.at_work(*ROOMS, stand_in_volumes=by != "setting"):
+    async with pair.at_work(*CONTROLLERS, stand_in_volumes=by != "setting"):
         await pair.pod("web", volumes=DATA)
         await bind(pair)
         await asyncio.sleep(STILL_SECONDS)
@@ -190,7 +190,7 @@ async def test_whoever_does_not_want_it_has_the_claim_pending(pair: Pair, by: st
 
 async def test_data_that_begin_in_another_target_are_stood_for_as_well(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         us = await pair.connect("us")
         await pair.pod("web", volumes=DATA)
         await bound(pair)
@@ -210,7 +210,7 @@ async def test_data_that_begin_in_another_target_are_stood_for_as_well(pair: Pai
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
 async def test_what_was_taken_away_by_force_comes_back_and_the_claim_is_bound_again(pair: Pair) -> None:
     await pair.create(CLAIMS, "data", spec=SPEC)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await pair.pod("web", volumes=DATA)
         name = name_of(await bound(pair))
         await pair.here.delete(PERSISTENT_VOLUMES, name)
@@ -223,7 +223,7 @@ async def test_what_was_taken_away_by_force_comes_back_and_the_claim_is_bound_ag
 async def test_a_claim_that_grows_has_grown_once_its_volume_has(pair: Pair) -> None:
     async with storage_class(pair) as name:
         await pair.create(CLAIMS, "data", spec={**SPEC, "storageClassName": name})
-        async with pair.at_work(*ROOMS):
+        async with pair.at_work(*CONTROLLERS):
             await pair.pod("web", volumes=DATA)
             await pair.copy(CLAIMS, "data")
             await there(pair, name)

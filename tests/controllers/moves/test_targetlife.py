@@ -30,17 +30,17 @@ from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
-ROOMS = (TargetController, VirtualNodeController, TargetLifeController, RetiredController)
+CONTROLLERS = (TargetController, VirtualNodeController, TargetLifeController, RetiredController)
 
 
 @contextlib.asynccontextmanager
-async def at_work(pair: Pair, *rooms: Any, **settings: Any) -> AsyncIterator[Relay]:
+async def at_work(pair: Pair, *controllers: Any, **settings: Any) -> AsyncIterator[Relay]:
     """Run two targets: `there` behind a relay, and the local cluster under another UID, which always answers."""
     here, there = pair.clusters
     async with (
         running(there, SummaryController),
         Relay.started(load(str(there.kubeconfig))) as relay,
-        running(here, *ROOMS, *rooms, moves=True, **settings) as deps,
+        running(here, *CONTROLLERS, *controllers, moves=True, **settings) as deps,
     ):
         await add(pair.here, pair.namespace, "there", kubeconfig(there, server=relay.connection.server))
         await add(pair.here, pair.namespace, "here", kubeconfig(here))
@@ -114,7 +114,7 @@ async def test_another_leader_goes_on_and_one_that_flaps_gets_nothing_new(pair: 
         relay.mend()
         await condition(pair.here, pair.namespace, "there", "Stable", "False", "Flapping")
         await until(lambda: has_taint(pair, "multicluster/returning"))
-    async with running(pair.clusters[0], *ROOMS, moves=True, stable_after=0.1):
+    async with running(pair.clusters[0], *CONTROLLERS, moves=True, stable_after=0.1):
         await condition(pair.here, pair.namespace, "there", "Lost", "False", "Unreachable")
 
 

@@ -38,7 +38,7 @@ pytestmark = pytest.mark.cluster
 Raw = dict[str, Any]
 Holds = Callable[[Raw], object]
 
-ROOMS = (TargetController, VirtualNodeController, ManagedClusterController, TargetClusterController)
+CONTROLLERS = (TargetController, VirtualNodeController, ManagedClusterController, TargetClusterController)
 UNREACHABLE, CORDONED = "cluster.open-cluster-management.io/unreachable", "node.kubernetes.io/unschedulable"
 CLOSED = "https://127.0.0.1:1"
 
@@ -144,7 +144,7 @@ async def by_hand(pair: Pair, name: str, claim: str = "", **labels: str) -> Raw:
 async def test_a_cluster_of_a_target_is_kept_as_it_is(pair: Pair) -> None:
     name = await join(pair, "eu", env="prod")
     node = virtual_node(pair.namespace, name)
-    async with running(pair.clusters[0], *ROOMS):
+    async with running(pair.clusters[0], *CONTROLLERS):
         found = await cluster(pair, name, available("True"))
         assert found["metadata"]["labels"] == {"env": "prod", LABEL_CLUSTER_SET: "default", OURS: "true"}
         assert found["spec"]["hubAcceptsClient"] is True
@@ -177,7 +177,7 @@ async def labelled(pair: Pair, node: str, name: str) -> bool:
 
 async def test_taints_follow_its_state_and_nothing_is_written_while_that_stays(pair: Pair) -> None:
     name = await join(pair, "eu")
-    async with running(pair.clusters[0], *ROOMS):
+    async with running(pair.clusters[0], *CONTROLLERS):
         await cluster(pair, name, available("True"))
         await until(lambda: labelled(pair, virtual_node(pair.namespace, name), name))
         own = {"key": "maintenance", "effect": "NoSelect"}
@@ -205,7 +205,7 @@ async def test_taints_follow_its_state_and_nothing_is_written_while_that_stays(p
 
 async def test_one_cluster_has_one_however_many_targets_lead_there(pair: Pair) -> None:
     first, second = await join(pair, "a"), await join(pair, "b")
-    async with running(pair.clusters[0], *ROOMS):
+    async with running(pair.clusters[0], *CONTROLLERS):
         for each in (first, second):
             await condition(pair.here, pair.namespace, each, "Ready", "True")
         found = (await pair.here.get(TARGETS, first, pair.namespace))["status"].get("managedCluster")
@@ -233,7 +233,7 @@ async def test_a_target_to_a_cluster_whose_managed_cluster_is_being_made_has_tha
 
     monkeypatch.setattr(Client, "create_raw", held)
     name = await join(pair, "b")
-    async with running(pair.clusters[0], *ROOMS):
+    async with running(pair.clusters[0], *CONTROLLERS):
         await until(under_way.is_set)
         other = await join(pair, "a")
         await condition(pair.here, pair.namespace, other, "Ready", "True")
@@ -255,7 +255,7 @@ async def test_two_clusters_of_one_name_have_two(pair: Pair) -> None:
     other = f"{pair.namespace}-other"
     await pair.here.create(NAMESPACES, object_of(NAMESPACES, other))
     try:
-        async with running(pair.clusters[0], *ROOMS):
+        async with running(pair.clusters[0], *CONTROLLERS):
             await says(pair, name, name)
             await pair.here.create(TARGETS, target(name, other, self=True) | {"metadata": {"name": name}}, other)
             await cluster(pair, "local-cluster", lambda found: found["metadata"]["labels"].get("local-cluster"))
@@ -283,7 +283,7 @@ async def test_those_of_others_are_left_alone(pair: Pair) -> None:
     foreign = object_of(NAMESPACES, called(pair, "me"), metadata={"labels": {"team": "x"}})
     await pair.here.create(NAMESPACES, foreign)
     try:
-        async with running(pair.clusters[0], *ROOMS):
+        async with running(pair.clusters[0], *CONTROLLERS):
             name = await join(pair, "us")
             await says(pair, name, called(pair, "eu"))
             self_name = called(pair, "me")
@@ -306,7 +306,7 @@ async def test_what_no_target_leads_to_goes_unless_one_is_yet_to_connect(pair: P
     for name in (kept, left):
         await by_hand(pair, name, **{OURS: "true"})
     await pair.here.create(TARGETS, target(kept, pair.namespace))
-    async with running(pair.clusters[0], *ROOMS):
+    async with running(pair.clusters[0], *CONTROLLERS):
         await gone(lambda: pair.here.get(MANAGED_CLUSTERS, left))
         assert await pair.here.get(MANAGED_CLUSTERS, kept)
         await leave(pair, kept)
@@ -325,7 +325,7 @@ def find(found: Raw, kind: str) -> str:
 
 async def test_where_others_make_them_they_are_found_and_none_is_written(pair: Pair) -> None:
     name = await join(pair, "eu")
-    async with running(pair.clusters[0], *ROOMS, ClusterSetController, placement="consume"):
+    async with running(pair.clusters[0], *CONTROLLERS, ClusterSetController, placement="consume"):
         missing = await condition(pair.here, pair.namespace, name, "ManagedCluster", "False", "NotFound")
         assert f"or is called {name}" in missing["message"]
         made = await by_hand(pair, called(pair, "x"), claim=await uid_of(pair))
@@ -334,7 +334,7 @@ async def test_where_others_make_them_they_are_found_and_none_is_written(pair: P
         await until(lambda: labelled(pair, virtual_node(pair.namespace, name), called(pair, "x")))
         now = await pair.here.list(MANAGED_CLUSTERS)
         assert [each["metadata"]["resourceVersion"] for each in now] == [made["metadata"]["resourceVersion"]]
-    async with running(pair.clusters[0], *ROOMS, placement="off"):
+    async with running(pair.clusters[0], *CONTROLLERS, placement="off"):
         await says(pair, name, None)
 
 

@@ -12,7 +12,7 @@ from agent.placement.placements.controller import PlacementController
 from tests.controllers.pair import Pair
 from tests.controllers.placement.test_managedclusters import (
     CLOSED,
-    ROOMS,
+    CONTROLLERS,
     UNREACHABLE,
     _placements,
     available,
@@ -37,7 +37,7 @@ async def joined(pair: Pair) -> AsyncIterator[dict[str, int]]:
     found = {await join(pair, name, to): to for name, to in (("eu", 1), ("us", 0))}
     binding = object_of(MANAGED_CLUSTER_SET_BINDINGS, DEFAULT_SET, pair.namespace, spec={"clusterSet": DEFAULT_SET})
     await pair.here.create(MANAGED_CLUSTER_SET_BINDINGS, binding)
-    async with running(pair.clusters[0], *ROOMS, ClusterSetController, PlacementController):
+    async with running(pair.clusters[0], *CONTROLLERS, ClusterSetController, PlacementController):
         for name in found:
             await cluster(pair, name, available("True"))
         await pair.here.create(PLACEMENTS, object_of(PLACEMENTS, "web", pair.namespace, spec={"numberOfClusters": 1}))

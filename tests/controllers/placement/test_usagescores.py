@@ -37,7 +37,7 @@ from tests.waiting import at_rest, until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (SummaryController, UsageScoresController)
+CONTROLLERS = (SummaryController, UsageScoresController)
 WANTED = {"usage_scores": "true", "placement": "consume", "discovery_interval": 0.2, "agent_interval": 3600.0}
 """Settings that fix who evaluates Placements. The target has no agent, and its silence must not matter."""
 NAME = "resource-usage-score"
@@ -108,7 +108,7 @@ async def add_node(client: Client, namespace: str, cpu: str) -> None:
 async def test_scores_follow_what_the_target_tells(
     cluster: Cluster, client: Client, namespace: str, eu: str, alone: None
 ) -> None:
-    async with running(cluster, *ROOMS, **WANTED) as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED) as deps:
         await connect(deps, cluster, namespace)
 
         async def unmeasured() -> Raw | None:
@@ -155,7 +155,7 @@ async def _labelled(client: Client) -> bool:
 async def test_a_lost_target_has_no_scores_until_it_is_back(
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
-    async with running(cluster, *ROOMS, **WANTED) as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED) as deps:
         await connect(deps, cluster, namespace)
         await until(lambda: value(client, eu, "cpuNodeAvailable"))
         await connect(deps, cluster, namespace, "wrong")
@@ -186,7 +186,7 @@ async def test_what_keeps_scores_from_being_written_is_told_on_the_target(
 ) -> None:
     new = f"{namespace}-new"
     await lead(client, namespace, new)
-    async with running(cluster, *ROOMS, **WANTED) as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED) as deps:
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NamespaceMissing")
         assert f"there is no namespace {new}" in told["message"]
@@ -207,7 +207,7 @@ async def test_where_placements_are_served_no_scores_are_written_into_a_namespac
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
     await client.patch(NAMESPACES, eu, {"metadata": {"labels": {LABEL_CLUSTER_NAME: None}}})
-    async with running(cluster, *ROOMS, **WANTED | {"placement": "serve"}) as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED | {"placement": "serve"}) as deps:
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NamespaceTaken")
         assert f"label it {LABEL_CLUSTER_NAME}={eu}" in told["message"]
@@ -235,7 +235,7 @@ async def test_without_the_right_nothing_is_written_and_the_target_says_so(
 ) -> None:
     async with (
         limited(cluster, client, namespace, tmp_path, READS + TELLS) as weak,
-        running(weak, *ROOMS, **WANTED) as deps,
+        running(weak, *CONTROLLERS, **WANTED) as deps,
     ):
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "Forbidden")
@@ -252,7 +252,7 @@ async def test_a_target_that_does_not_tell_what_is_free_is_told_so(
     # Values of an earlier agent in the summary would be written first.
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, "singleton")
-    async with running(cluster, *ROOMS, **WANTED, summary_detail="sums") as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED, summary_detail="sums") as deps:
         await connect(deps, cluster, namespace)
         told = await condition(client, namespace, "eu", "UsageScores", "False", "NotTold")
         assert "agent.summaryDetail: full" in told["message"]
@@ -263,12 +263,12 @@ async def test_scores_are_written_where_placements_are_served_or_somebody_asks_f
     cluster: Cluster, client: Client, namespace: str, eu: str
 ) -> None:
     for settings in ({"usage_scores": "auto"}, {"usage_scores": "false", "placement": "serve"}, {"placement": "off"}):
-        async with running(cluster, *ROOMS, **WANTED | settings) as deps:
+        async with running(cluster, *CONTROLLERS, **WANTED | settings) as deps:
             await connect(deps, cluster, namespace)
             await until(lambda: client.get(CLUSTER_SUMMARIES, "singleton"))
             # Another controller has stored the summary: this one has observed the same event.
             await until(lambda: deps.targets.get((namespace, "eu")).summary)  # type: ignore[union-attr]
             assert await client.list(ADDON_PLACEMENT_SCORES, eu) == []
-    async with running(cluster, *ROOMS, **WANTED | {"usage_scores": "auto", "placement": "serve"}) as deps:
+    async with running(cluster, *CONTROLLERS, **WANTED | {"usage_scores": "auto", "placement": "serve"}) as deps:
         await connect(deps, cluster, namespace)
         await until(lambda: scores(client, eu))

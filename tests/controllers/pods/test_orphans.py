@@ -22,7 +22,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (TargetController, Feedback, OrphansController)
+CONTROLLERS = (TargetController, Feedback, OrphansController)
 FEW, MANY = 3, 15
 STILL_SECONDS = 5.0
 
@@ -53,7 +53,7 @@ async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_
 ) -> None:
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
     forgotten = {f"forgotten-{number}" for number in range(FEW)}
-    async with leading(pair, "one") as lease, running(pair.clusters[0], *ROOMS, lease=lease) as deps:
+    async with leading(pair, "one") as lease, running(pair.clusters[0], *CONTROLLERS, lease=lease) as deps:
         uid = deps.cluster_uid
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await chaperon(pair, uid, await pair.pod("known"))
@@ -80,7 +80,7 @@ async def test_what_a_restored_source_has_forgotten_is_held_until_a_person_says_
             return await parents(pair) == {"known", *forgotten}
 
         await until(replaced)
-    async with leading(pair, "two") as lease, running(pair.clusters[0], *ROOMS, lease=lease):
+    async with leading(pair, "two") as lease, running(pair.clusters[0], *CONTROLLERS, lease=lease):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         await asyncio.sleep(STILL_SECONDS)
         assert await parents(pair) == {"known", *forgotten}
@@ -109,7 +109,7 @@ async def test_orphans_that_were_not_forgotten_go_however_many(pair: Pair) -> No
     async with leading(pair, "one"):
         for number in range(MANY):
             await chaperon(pair, uid, {"metadata": {"name": f"gone-{number}", "uid": f"uid-{number}"}})
-    async with leading(pair, "two") as lease, running(pair.clusters[0], *ROOMS, lease=lease):
+    async with leading(pair, "two") as lease, running(pair.clusters[0], *CONTROLLERS, lease=lease):
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
 
         async def none_left() -> bool:

@@ -169,11 +169,11 @@ async def one_is_ready(pair: Pair) -> None:
 
 
 async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair, networks: Networks) -> None:
-    rooms = list[AC3NetworkController]()
+    controllers = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> AC3NetworkController:
-        rooms.append(AC3NetworkController(deps))
-        return rooms[-1]
+    def networks_controller(deps: Deps) -> AC3NetworkController:
+        controllers.append(AC3NetworkController(deps))
+        return controllers[-1]
 
     made = await networks.create(
         networks.link(services=[{"name": "backend", "port": 8080}]),
@@ -182,7 +182,7 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         networks.link(targetCluster="mars", services=[{"name": "backend", "port": 8080}]),
         networks.link(sourceNamespace="default", services=[{"name": "kubernetes", "port": 443}]),
     )
-    async with pair.at_work(networks_room, ServiceLinksController, EndpointsController, GlobalServices, **ON):
+    async with pair.at_work(networks_controller, ServiceLinksController, EndpointsController, GlobalServices, **ON):
         found = await networks.linked(
             wish("backend", 8080), wish("later", 80), wish("backend", 8080, to=[{"cluster": "mars"}])
         )
@@ -213,8 +213,8 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         # Unchanged status is not written again, and changes and deletions by users are reverted.
         versions = [await _version(networks), (await networks.linked(wish("backend", 8080)))[0]["metadata"]["name"]]
         for _ in range(3):
-            await rooms[0].reconcile(("network", pair.namespace, "hello"))
-            await rooms[0].reconcile(("service", pair.namespace, "backend"))
+            await controllers[0].reconcile(("network", pair.namespace, "hello"))
+            await controllers[0].reconcile(("service", pair.namespace, "backend"))
             await asyncio.sleep(0.2)
         assert await _version(networks) == versions[0]
         await pair.here.patch(SERVICE_LINKS, versions[1], {"spec": {"ports": None, "driver": "none"}}, pair.namespace)
@@ -258,22 +258,22 @@ async def test_what_is_in_the_way_of_a_link_is_told_and_made_once_it_is_gone(
 
 
 async def test_services_of_links_that_are_read_before_their_networks_are_shared(pair: Pair, networks: Networks) -> None:
-    rooms = list[AC3NetworkController]()
+    controllers = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> AC3NetworkController:
-        rooms.append(AC3NetworkController(deps))
-        return rooms[-1]
+    def networks_controller(deps: Deps) -> AC3NetworkController:
+        controllers.append(AC3NetworkController(deps))
+        return controllers[-1]
 
     await networks.create(networks.link(services=[{"name": "backend", "port": 8080}]))
-    async with pair.at_work(networks_room, ServiceLinksController, **ON):
+    async with pair.at_work(networks_controller, ServiceLinksController, **ON):
         await networks.linked(wish("backend", 8080))
         await networks.shared("backend", shared=True)
-        rooms[0]._networks.wanted(False)
+        controllers[0]._networks.wanted(False)
         # The state that an agent leaves if it ends between two writes.
         away = {"metadata": {"annotations": {"multicluster/global": None, SHARED_FOR: None}}}
         await pair.here.patch(SERVICES, "backend", away, pair.namespace)
         await asyncio.sleep(1.0)
-        rooms[0]._networks.wanted(True)
+        controllers[0]._networks.wanted(True)
         await networks.shared("backend", shared=True)
 
 
@@ -358,11 +358,11 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
     pair: Pair, networks: Networks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes = counting_writes(monkeypatch)
-    rooms = list[AC3NetworkController]()
+    controllers = list[AC3NetworkController]()
 
-    def networks_room(deps: Deps) -> AC3NetworkController:
-        rooms.append(AC3NetworkController(deps))
-        return rooms[-1]
+    def networks_controller(deps: Deps) -> AC3NetworkController:
+        controllers.append(AC3NetworkController(deps))
+        return controllers[-1]
 
     (crd,) = ac3_crds()
     schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
@@ -381,9 +381,9 @@ async def test_with_ac3s_own_crd_events_tell_what_there_is_no_room_for(
             assert found["status"] == {"previousLinks": made["spec"]["links"]}
         # A new agent detects that the CRD keeps no conditions, and does not write them again.
         writes.clear()
-        async with pair.at_work(networks_room, ServiceLinksController, **ON):
-            await until(lambda: rooms[0]._said)
-            assert rooms[0]._has_room is False
+        async with pair.at_work(networks_controller, ServiceLinksController, **ON):
+            await until(lambda: controllers[0]._said)
+            assert controllers[0]._crd_has_conditions is False
             assert MULTI_CLUSTER_NETWORKS.name not in {kind for _, kind in writes}
     finally:
         versions = ac3_crds()[0]["spec"]["versions"]

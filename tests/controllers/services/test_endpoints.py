@@ -40,11 +40,11 @@ async def test_a_service_is_looked_at_again_while_the_slices_of_its_cluster_are_
             "spec": {"ports": [{"port": 80}]},
         }
         await client.create(SERVICES, service, namespace)
-        room = EndpointsController(deps)
+        controller = EndpointsController(deps)
         relay.freeze(lambda method, path: path.endswith(ENDPOINT_SLICES.plural))
         async with connected(deps, client, namespace, far=relay.connection) as targets:
             key = (targets["far"].node_name, namespace, "web")
-            assert await until(lambda: room.reconcile(key)) == UNREAD_SECONDS
+            assert await until(lambda: controller.reconcile(key)) == UNREAD_SECONDS
 
 
 async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
@@ -69,13 +69,13 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
     await client.create(ENDPOINT_SLICES, mirror)
     await enable(client, namespace)
     async with running(cluster) as deps:
-        room = EndpointsController(deps)
+        controller = EndpointsController(deps)
         for informer in (deps.local.informer(SERVICES), deps.local.informer(TARGETS), slices_in(deps, None)):
             await informer.synced.wait()
         await deps.namespaces.informer.synced.wait()
 
         async def left() -> list[str]:
-            await room.reconcile((LOCAL, namespace, "web"))
+            await controller.reconcile((LOCAL, namespace, "web"))
             return [each["metadata"]["name"] for each in await client.list(ENDPOINT_SLICES, namespace)]
 
         assert await left() == [mirror["metadata"]["name"]]
@@ -84,18 +84,24 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
 
 
 async def test_nothing_is_remembered_of_a_service_that_is_gone(pair: Pair) -> None:
-    rooms = list[EndpointsController]()
+    controllers = list[EndpointsController]()
 
-    def endpoints_room(deps: Deps) -> EndpointsController:
-        rooms.append(EndpointsController(deps))
-        return rooms[-1]
+    def endpoints_controller(deps: Deps) -> EndpointsController:
+        controllers.append(EndpointsController(deps))
+        return controllers[-1]
 
     def remembered() -> list[object]:
-        (room,) = rooms
-        (driver,) = (each for each in room._drivers if isinstance(each, EndpointSlices))
-        return [*room._busy_until, *room._unshared, *room._misread, *room._told, *driver._settled]
+        (controller,) = controllers
+        (driver,) = (each for each in controller._drivers if isinstance(each, EndpointSlices))
+        return [
+            *controller._busy_until,
+            *controller._unshared,
+            *controller._misread,
+            *controller._told,
+            *driver._settled,
+        ]
 
-    async with shared_with_eu(pair), pair.at_work(endpoints_room, GlobalServices):
+    async with shared_with_eu(pair), pair.at_work(endpoints_controller, GlobalServices):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.annotate(affinity="nonsense")

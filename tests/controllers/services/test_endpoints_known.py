@@ -44,19 +44,19 @@ def test_services_are_looked_at_only_where_something_changes_their_endpoints() -
     record = Record(State.CONNECTING, "", NOW)
     target: Any = Some(key=("", "eu"), node_name="eu", namespace="", ready=False, ranges=(), record=record)
     targets = {target.key: target}
-    room = Counted(targets)
+    controller = Counted(targets)
 
     def looked() -> list[str]:
-        room.looks.clear()
-        room._target_changed(target)
-        return list(room.looks)
+        controller.looks.clear()
+        controller._target_changed(target)
+        return list(controller.looks)
 
     assert looked() == ["all"]
     target.agent = "stale"
     assert looked() == []
     target.ready, target.record = True, Record(State.READY, "", NOW)
     assert looked() == ["its own, eu"], "it can be written to"
-    room.synced = True
+    controller.synced = True
     assert looked() == ["all"], "what it does not have is not there"
     target.slow = True
     assert looked() == []

@@ -106,8 +106,8 @@ async def test_callers_stay_in_a_cluster_that_has_ready_endpoints_of_its_own(gat
         start = stack.enter_async_context
         await start(shared_with_eu(pair))
         await start(running(pair.clusters[1], GatewaySlicesController, gateway=True))
-        rooms = (GatewaySlicesController, GatewayPeersController, GlobalServices, ServiceLinksController)
-        await start(pair.at_work(*rooms, gateway=True, service_links=True))
+        controllers = (GatewaySlicesController, GatewayPeersController, GlobalServices, ServiceLinksController)
+        await start(pair.at_work(*controllers, gateway=True, service_links=True))
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await offered_by_both(pair, links)

@@ -23,10 +23,10 @@ from tests.controllers.services import test_gateways
 from tests.controllers.services.test_gateways import (
     EVERYWHERE,
     SHARED,
+    controllers,
     gateway_pod,
     gateways_known,
     own_address,
-    rooms,
     started,
 )
 from tests.controllers.starting import running
@@ -116,7 +116,7 @@ async def link_says(pair: Pair, reason: str, part: str = "", *, consumer: str = 
 
 async def at_work(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, **given: Any) -> Deps:
     await pair.create(SERVICES, "db", metadata=SHARED, spec=HEADLESS)
-    far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True, **given)
+    far = await controllers(stack, pair, mine, theirs, ServiceLinksController, service_links=True, **given)
     await pair.copy(SERVICES, "db")
     return far
 
@@ -220,7 +220,7 @@ async def test_addresses_stay_when_agents_start_again(joined: Pair) -> None:
         await become(pair.here, pair.namespace, db_0=False)
         before = (await fronts(pair.here, pair.namespace))["db-0"]["metadata"]["uid"]
     async with contextlib.AsyncExitStack() as stack:
-        await rooms(stack, pair, mine, theirs, gateway_headless=True)
+        await controllers(stack, pair, mine, theirs, gateway_headless=True)
         await host(pair, pair.there, "db-1", "203.0.113.6:5432")
         await become(pair.here, pair.namespace, db_0=False, db_1=False)
         assert (await fronts(pair.here, pair.namespace))["db-0"]["metadata"]["uid"] == before

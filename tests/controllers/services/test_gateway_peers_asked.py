@@ -95,14 +95,18 @@ class Many:
             copy = Object(SERVICES, encode({**meta(SERVICE, SPACE), "spec": spec}))
             sharing._copies[node].store.put(copy)
             sharing._spread._add(node, copy.key, uids[number])
-        room = self.room = GatewayPeersController.__new__(GatewayPeersController)
-        super(GatewayPeersController, room).__init__()
-        room._deps, room._sharing, room._written = deps, sharing, {node: stored() for node in ("", *NODE)}
-        room._gateways = GatewayReports()
-        room._offers = Offers(sharing, room._written)
-        room._headless = HeadlessOffers(sharing, room._offers, room._written)
-        room._summaries = stored()
-        room._summaries.store.put(summary("uid-here"))
+        controller = self.controller = GatewayPeersController.__new__(GatewayPeersController)
+        super(GatewayPeersController, controller).__init__()
+        controller._deps, controller._sharing, controller._written = (
+            deps,
+            sharing,
+            {node: stored() for node in ("", *NODE)},
+        )
+        controller._gateways = GatewayReports()
+        controller._offers = Offers(sharing, controller._written)
+        controller._headless = HeadlessOffers(sharing, controller._offers, controller._written)
+        controller._summaries = stored()
+        controller._summaries.store.put(summary("uid-here"))
 
 
 @pytest.fixture
@@ -111,7 +115,7 @@ async def many() -> Many:
 
 
 def peers(many: Many, node: str, only: set[str] | None = None) -> tuple[Raw, set[str]]:
-    wanted, unknown, same = many.room._wanted(node, SPACE, only)
+    wanted, unknown, same = many.controller._wanted(node, SPACE, only)
     assert not unknown
     ready = {name: [each["ready"] for each in peer["spec"]["services"]] for name, peer in wanted.items()}
     return ready, same
@@ -144,7 +148,7 @@ async def test_a_cluster_counts_for_a_while_each_time_that_its_summary_names_no_
     monkeypatch.setattr(time, "monotonic", lambda: now)
 
     def stays() -> bool:
-        wanted, unknown, _ = many.room._wanted(NODE[0], SPACE, None, {name})
+        wanted, unknown, _ = many.controller._wanted(NODE[0], SPACE, None, {name})
         assert name not in wanted
         return name in unknown
 
@@ -154,7 +158,7 @@ async def test_a_cluster_counts_for_a_while_each_time_that_its_summary_names_no_
         now += ABSENT_SECONDS
         assert not stays()
         target.told = had
-        assert name in many.room._wanted(NODE[0], SPACE, None, {name})[0]
+        assert name in many.controller._wanted(NODE[0], SPACE, None, {name})[0]
     # Peers stay while the summary of either target is unavailable.
     for node in (NODE[0], NODE[1]):
         many.targets[node].told = None
@@ -169,8 +173,8 @@ async def test_a_peer_that_stands_for_nobody_is_not_among_those_that_stay(many: 
 
 async def test_all_hear_of_one_and_that_one_hears_of_all(many: Many) -> None:
     queued: list[tuple[tuple[str, str], str]] = []
-    many.room._add = lambda key, peer="": queued.append((key, peer))  # type: ignore[method-assign]
-    many.room._slice_changed(NODE[2], slice_of(1))
+    many.controller._add = lambda key, peer="": queued.append((key, peer))  # type: ignore[method-assign]
+    many.controller._slice_changed(NODE[2], slice_of(1))
     changed = many.sharing.gateway_peer(NODE[2])
     assert dict(queued) == {(node, SPACE): changed if node != NODE[2] else "" for node in ("", *NODE)}
 
@@ -178,8 +182,8 @@ async def test_all_hear_of_one_and_that_one_hears_of_all(many: Many) -> None:
 async def test_clusters_that_have_nothing_of_a_namespace_do_not_hear_of_it(many: Many) -> None:
     target = {**meta("apart", "another"), "spec": {}}
     many.sharing.targets.informers[0].store.put(Object(TARGETS, encode(target)))
-    many.room._written[names.virtual_node("another", "apart")] = stored()
+    many.controller._written[names.virtual_node("another", "apart")] = stored()
     queued: list[tuple[str, str]] = []
-    many.room._add = lambda key, peer="": queued.append(key)  # type: ignore[method-assign]
-    many.room._of(SPACE)
+    many.controller._add = lambda key, peer="": queued.append(key)  # type: ignore[method-assign]
+    many.controller._of(SPACE)
     assert sorted(queued) == sorted((node, SPACE) for node in ("", *NODE))

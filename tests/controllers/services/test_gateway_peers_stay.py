@@ -70,8 +70,8 @@ async def written(pair: Pair) -> list[dict[str, str]]:
 
 
 async def test_a_summary_that_is_deleted_and_written_again_deletes_no_gateway_peer(joined: Pair) -> None:
-    pair, room = joined, functools.partial(GatewayPeersController, grace=2.0)
-    async with pair.at_work(room, GlobalServices, gateway=True):
+    pair, controller = joined, functools.partial(GatewayPeersController, grace=2.0)
+    async with pair.at_work(controller, GlobalServices, gateway=True):
         before = await written(pair)
         for client in (pair.there, pair.here):
             uid = await uid_of(client)
@@ -96,8 +96,8 @@ async def _none(pair: Pair) -> bool:
 
 
 async def test_a_gateway_peer_that_a_user_deletes_stays_away_for_a_while_and_is_told(joined: Pair) -> None:
-    pair, room = joined, functools.partial(GatewayPeersController, away=1.5)
-    async with pair.at_work(room, GlobalServices, gateway=True):
+    pair, controller = joined, functools.partial(GatewayPeersController, away=1.5)
+    async with pair.at_work(controller, GlobalServices, gateway=True):
         _, there = await written(pair)
         (name,) = there
         # Watches have to report the object before it is deleted.

@@ -86,7 +86,7 @@ def test_a_namespace_and_a_source_are_counted_by_all_of_their_peers() -> None:
 
 
 async def test_a_service_that_lacks_a_port_is_told_apart_from_one_that_does_not_exist() -> None:
-    async with offline(GatewaySlicesController) as (cluster, room):
+    async with offline(GatewaySlicesController) as (cluster, controller):
         labels = {names.LABEL_GLOBAL: "true"}
         cluster.put(
             cluster.deps.local.informer(SERVICES),
@@ -107,7 +107,7 @@ async def test_a_service_that_lacks_a_port_is_told_apart_from_one_that_does_not_
         raw = peer("eu", {"web": (1, []), "ghost": (1, []), "external": (1, [])})
         raw["metadata"]["labels"] = {names.LABEL_PARENT_CLUSTER_UID: cluster.deps.cluster_uid}
         raw["spec"]["services"][0]["ports"].append({"name": "metrics", "port": 9090})
-        found = await room._usable(raw)
+        found = await controller._usable(raw)
         assert found.ports == {"web": {(80, TCP)}}
         assert found.lacking == ["web (it has no port 9090/TCP)"]
         assert found.left_out == ["ghost (there is none of that name)"]

@@ -191,7 +191,9 @@ async def joined(pair: Pair) -> AsyncIterator[Pair]:
                     await client.delete(kind, name, namespace)
 
 
-async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, *more: Any, **given: Any) -> Deps:
+async def controllers(
+    stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str, *more: Any, **given: Any
+) -> Deps:
     """Run all controllers in both clusters, without gateways; return the dependencies of the remote agent."""
     start, there = stack.enter_async_context, pair.clusters[1]
     far = await start(running(there, *EVERYWHERE, gateway=True, gateway_address=(f"{theirs}:15443",)))
@@ -204,7 +206,7 @@ async def rooms(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs:
 async def agents(stack: contextlib.AsyncExitStack, pair: Pair, mine: str, theirs: str) -> Deps:
     """Run all controllers in both clusters and a ready remote pod of `web`; return the remote agent's
     dependencies."""
-    far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
+    far = await controllers(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
     assert pair.deps is not None
     await pair.copy(SERVICES, "web")
     start = stack.enter_async_context
@@ -301,10 +303,10 @@ async def test_a_service_is_called_in_another_cluster_through_both_gateways(shar
         await until(lambda: _refused(mine, port), what="its port is closed")
 
 
-def reconciled(room: str) -> float:
+def reconciled(controller: str) -> float:
     """Return how often a controller has reconciled any key."""
     samples = (each for family in RECONCILES.collect() for each in family.samples if each.name.endswith("_total"))
-    return sum(each.value for each in samples if each.labels["controller"] == room)
+    return sum(each.value for each in samples if each.labels["controller"] == controller)
 
 
 @pytest.mark.full("Waits for timeouts of many seconds; faster tests of this folder keep the rule.")
@@ -318,7 +320,7 @@ async def test_a_target_that_has_gateways_and_does_not_allow_them_is_not_asked_a
         poor = await stack.enter_async_context(
             limited(shared.clusters[1], shared.there, shared.namespace, tmp_path, allowed)
         )
-        await rooms(stack, shared, address(), address(), connection=load(str(poor.kubeconfig)))
+        await controllers(stack, shared, address(), address(), connection=load(str(poor.kubeconfig)))
         await condition(shared.here, shared.namespace, "eu", GATEWAY_USABLE, "False", "Forbidden")
         await shared.copy(SERVICES, "web")
         before = await at_rest(lambda: reconciled(GatewayPeersController.name))
@@ -332,7 +334,7 @@ async def test_without_service_links_flotilla_links_tells_how_gateways_are_to_wh
     pair, kinds = shared, (TARGETS, CLUSTER_TARGETS, NODES, SERVICES, ENDPOINT_SLICES, SERVICE_LINKS)
     rules = [{"apiGroups": [kind.group], "resources": [kind.plural], "verbs": ["list"]} for kind in kinds]
     async with contextlib.AsyncExitStack() as stack:
-        await rooms(stack, pair, address(), address())
+        await controllers(stack, pair, address(), address())
         poor = await stack.enter_async_context(limited(pair.clusters[0], pair.here, pair.namespace, tmp_path, rules))
         client = connect(Path(poor.kubeconfig), name="poor")
         stack.push_async_callback(client.session.close)
@@ -586,7 +588,7 @@ async def test_what_a_cluster_exports_is_called_through_both_gateways(joined: Pa
     pair, mine, theirs = joined, address(), address()
     hello = Exported(pair)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
-        far = await rooms(stack, pair, mine, theirs, ServiceImportsController, mcs=True, discovery_interval=1.0)
+        far = await controllers(stack, pair, mine, theirs, ServiceImportsController, mcs=True, discovery_interval=1.0)
         host, _, port = (await stack.enter_async_context(serving(echo, own_address()))).rpartition(":")
         await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42, "targetPort": int(port)}])
         await hello.run(pair.there)
@@ -608,7 +610,7 @@ async def test_gateways_lead_to_the_ports_that_a_cluster_exports_and_to_no_other
     """Other ports would not be answered, even if the port has another number in that cluster."""
     pair, hello = joined, Exported(joined)
     async with served(hello.clients, await published(tmp_path)), contextlib.AsyncExitStack() as stack:
-        await rooms(stack, pair, address(), address(), ServiceImportsController, mcs=True, discovery_interval=1.0)
+        await controllers(stack, pair, address(), address(), ServiceImportsController, mcs=True, discovery_interval=1.0)
         await hello.deploy(pair.there, ports=[{"name": "tcp", "port": 42}])
         await hello.export(pair.there)
         await hello.imported(pair.here)

@@ -68,24 +68,24 @@ async def test_one_peer_that_is_refused_keeps_no_other_from_being_written_and_is
     joined: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(refused, "RETRY_SECONDS", 1.0)
-    pair, rooms = joined, list[Wanting]()
+    pair, controllers = joined, list[Wanting]()
     uid = (await pair.here.get(NAMESPACES, "kube-system"))["metadata"]["uid"]
     eu = names.gateway_peer("eu", uid, names.origin(pair.namespace, "eu"))
 
-    def room(deps: Deps) -> Wanting:
+    def controller(deps: Deps) -> Wanting:
         pair.deps = deps
         made = Wanting(deps)
         long = "A" * (CA_LIMIT + 1)
         made.peers = {eu: wanted(pair, eu, ca=long), "b": wanted(pair, "b"), "c": wanted(pair, "c", uid="u" * 200)}
-        rooms.append(made)
+        controllers.append(made)
         return made
 
     async def has(wanted: dict[str, str]) -> bool:
         return await written(pair) == wanted
 
-    async with pair.at_work(room, gateway=True):
+    async with pair.at_work(controller, gateway=True):
         at = ("", pair.namespace)
-        rooms[0].queue.add(at)
+        controllers[0].queue.add(at)
         await until(lambda: has({"b": "CA"}), what="the one that is in order is written")
 
         async def told() -> bool:
@@ -96,15 +96,15 @@ async def test_one_peer_that_is_refused_keeps_no_other_from_being_written_and_is
 
         await until(told, what="it is told of at the Target")
         # Changed peers are written although another is refused, and so is the corrected one.
-        rooms[0].peers["b"] = wanted(pair, "b", ca="new")
-        rooms[0].queue.add(at)
+        controllers[0].peers["b"] = wanted(pair, "b", ca="new")
+        controllers[0].queue.add(at)
         await until(lambda: has({"b": "new"}))
-        rooms[0].peers[eu] = wanted(pair, eu)
-        rooms[0].queue.add(at)
+        controllers[0].peers[eu] = wanted(pair, eu)
+        controllers[0].queue.add(at)
         await until(lambda: has({eu: "CA", "b": "new"}))
         # An unwanted peer is deleted although another one is refused.
-        del rooms[0].peers["b"]
-        rooms[0].queue.add(at)
+        del controllers[0].peers["b"]
+        controllers[0].queue.add(at)
         await until(lambda: has({eu: "CA"}))
 
 

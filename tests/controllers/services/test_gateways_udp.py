@@ -13,7 +13,7 @@ from agent.api.names.links import GATEWAY_SLICE_MANAGER
 from agent.kube.client import Client
 from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
-from tests.controllers.services.test_gateways import SHARED, ask, joined, own_address, pod_at, rooms, started
+from tests.controllers.services.test_gateways import SHARED, ask, controllers, joined, own_address, pod_at, started
 from tests.gateway import datagrams
 from tests.gateway.lab import address, echo, serving
 from tests.waiting import until
@@ -101,7 +101,7 @@ async def test_udp_ports_are_called_as_tcp_ports_are_where_that_is_asked_for(joi
     pair, mine, theirs = joined, address(), address()
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})
     async with contextlib.AsyncExitStack() as stack:
-        far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True, gateway_udp=True)
+        far = await controllers(stack, pair, mine, theirs, ServiceLinksController, service_links=True, gateway_udp=True)
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         gateways = await started(stack, pair, far, mine, theirs)
@@ -142,7 +142,7 @@ async def test_without_the_flag_udp_ports_are_left_out_and_the_link_says_so(join
     pair, mine, theirs = joined, address(), address()
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})
     async with contextlib.AsyncExitStack() as stack:
-        far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
+        far = await controllers(stack, pair, mine, theirs, ServiceLinksController, service_links=True)
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         await started(stack, pair, far, mine, theirs)
@@ -159,7 +159,7 @@ async def test_a_service_with_udp_alone_is_called(joined: Pair) -> None:
     pair, mine, theirs = joined, address(), address()
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [DNS]})
     async with contextlib.AsyncExitStack() as stack:
-        far = await rooms(stack, pair, mine, theirs, gateway_udp=True)
+        far = await controllers(stack, pair, mine, theirs, gateway_udp=True)
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         await started(stack, pair, far, mine, theirs)
@@ -203,7 +203,7 @@ async def test_a_target_whose_crd_is_older_goes_on_with_tcp_and_is_named(
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": [HTTP, DNS]})
     async with older_crd(pair.there), contextlib.AsyncExitStack() as stack:
         await until(lambda: drops_udp(pair.there, pair.namespace), what="the older CRD counts")
-        far = await rooms(stack, pair, mine, theirs, ServiceLinksController, service_links=True, gateway_udp=True)
+        far = await controllers(stack, pair, mine, theirs, ServiceLinksController, service_links=True, gateway_udp=True)
         await pair.copy(SERVICES, "web")
         await stack.enter_async_context(backend(pair))
         await started(stack, pair, far, mine, theirs)

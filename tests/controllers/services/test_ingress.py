@@ -17,7 +17,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (GlobalServices, IngressController, IngressSecretController)
+CONTROLLERS = (GlobalServices, IngressController, IngressSecretController)
 TLS = {key: base64.b64encode(b"x").decode() for key in ("tls.crt", "tls.key")}
 
 
@@ -45,7 +45,7 @@ async def test_an_ingress_takes_certificates_along_and_no_other_secret(pair: Pai
     await pair.create(SECRETS, "password", type="Opaque", data=TLS)
     account = {"annotations": {"kubernetes.io/service-account.name": "default"}}
     await pair.create(SECRETS, "token", type="kubernetes.io/service-account-token", metadata=account)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await shared_ingress(pair, "token", "password", "good")
         await pair.copy(SECRETS, "good")
         await until(lambda: _said(pair, "web", 2))
@@ -72,7 +72,7 @@ async def test_what_an_agent_before_has_copied_of_another_type_is_taken_away(pai
     await pair.there.create(SECRETS, sharedcopies.secret(password, "here", uid))
     copy = await pair.there.get(SECRETS, "password", pair.namespace)
     assert copy["metadata"]["labels"][names.LABEL_INGRESS_SECRET] == uid
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await pair.gone(SECRETS, "password")
         await pair.copy(SECRETS, "good")
 
@@ -83,7 +83,7 @@ async def _said(pair: Pair, ingress: str, count: int) -> bool:
 
 async def test_an_ingress_that_names_thousands_of_secrets_is_not_copied_and_an_event_says_so(pair: Pair) -> None:
     await service(pair)
-    async with pair.at_work(*ROOMS):
+    async with pair.at_work(*CONTROLLERS):
         await shared_ingress(pair, *(f"s{index}" for index in range(ingress.LIMIT + 1)), name="long")
         await shared_ingress(pair, name="short")
         await pair.copy(INGRESSES, "short")

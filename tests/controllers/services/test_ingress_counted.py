@@ -45,19 +45,19 @@ def put_service(cluster: Offline, metadata: dict[str, Any], **status: Any) -> No
 
 @pytest.mark.parametrize("make", [IngressController, IngressSecretController])
 async def test_a_service_that_is_shared_as_before_has_no_ingress_decoded(make: Any, decoded: list[str]) -> None:
-    async with offline(make) as (cluster, room):
-        cluster.put(room.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
+    async with offline(make) as (cluster, controller):
+        cluster.put(controller.deps.namespaces.informer, NAMESPACES, "team", metadata=TEAM)
         put_service(cluster, {})
         put_ingresses(cluster)
         for secret in range(MANY if make is IngressSecretController else 0):
-            cluster.put(room.originals, SECRETS, f"tls{secret}", "team")
-        await quiet(room)
+            cluster.put(controller.originals, SECRETS, f"tls{secret}", "team")
+        await quiet(controller)
         decoded.clear()
         put_service(cluster, {}, loadBalancer={})
-        await quiet(room)
+        await quiet(controller)
         assert not decoded
-        assert not any(room.shared(each) for each in room.originals.store)
+        assert not any(controller.shared(each) for each in controller.originals.store)
         put_service(cluster, SHARED)
-        await quiet(room)
-        assert all(room.shared(each) for each in room.originals.store)
+        await quiet(controller)
+        assert all(controller.shared(each) for each in controller.originals.store)
         assert len(decoded) <= MANY

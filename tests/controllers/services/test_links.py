@@ -37,14 +37,14 @@ async def found(pair: Pair) -> AsyncIterator[list[Any]]:
 
 
 async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair, found: list[Any]) -> None:
-    rooms = list[ServiceLinksController]()
+    controllers = list[ServiceLinksController]()
 
-    def links_room(deps: Deps) -> ServiceLinksController:
-        rooms.append(ServiceLinksController(deps))
-        return rooms[-1]
+    def links_controller(deps: Deps) -> ServiceLinksController:
+        controllers.append(ServiceLinksController(deps))
+        return controllers[-1]
 
     async with pair.at_work(
-        links_room, EndpointsController, GlobalServices, service_links=True, discovery_interval=0.3
+        links_controller, EndpointsController, GlobalServices, service_links=True, discovery_interval=0.3
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -61,7 +61,7 @@ async def test_a_shared_service_has_a_link_that_says_who_reaches_whom(pair: Pair
 
         version = made["metadata"]["resourceVersion"]
         for _ in range(3):
-            await rooms[0].reconcile((pair.namespace, "web"))
+            await controllers[0].reconcile((pair.namespace, "web"))
             await asyncio.sleep(0.2)
         after = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
         assert after["metadata"]["resourceVersion"] == version, "what is told already is not written again"
@@ -208,25 +208,27 @@ async def test_a_target_that_is_cut_off_is_told_in_its_rows_and_in_no_other(pair
 
 
 async def test_what_is_told_stays_while_an_agent_that_has_started_connects(pair: Pair, found: list[Any]) -> None:
-    rooms = list[ServiceLinksController]()
+    controllers = list[ServiceLinksController]()
 
-    def links_room(deps: Deps) -> ServiceLinksController:
-        rooms.append(ServiceLinksController(deps))
-        return rooms[-1]
+    def links_controller(deps: Deps) -> ServiceLinksController:
+        controllers.append(ServiceLinksController(deps))
+        return controllers[-1]
 
-    async with pair.at_work(links_room, EndpointsController, GlobalServices, service_links=True):
+    async with pair.at_work(links_controller, EndpointsController, GlobalServices, service_links=True):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
         await links.shared_by("True", "EndpointSlices")
         await pair.copy(SERVICES, "web")
         await links.offer(pair.there, "10.2.0.1")
         told = await links.once(lambda link: rows(link) == BOTH[:1])
-    async with running(pair.clusters[0], links_room, EndpointsController, GlobalServices, service_links=True) as deps:
+    async with running(
+        pair.clusters[0], links_controller, EndpointsController, GlobalServices, service_links=True
+    ) as deps:
         pair.deps = deps
-        await until(lambda: rooms[-1].queue.statistics().delayed)
+        await until(lambda: controllers[-1].queue.statistics().delayed)
         eu = await pair.connect("eu")
-        await until(lambda: eu.ready and not sum(rooms[-1].queue.statistics()[:3]))
-        await rooms[-1].reconcile((pair.namespace, "web"))
+        await until(lambda: eu.ready and not sum(controllers[-1].queue.statistics()[:3]))
+        await controllers[-1].reconcile((pair.namespace, "web"))
         after = await pair.here.get(SERVICE_LINKS, "web", pair.namespace)
         assert after["metadata"]["resourceVersion"] == told["metadata"]["resourceVersion"]
         assert after["status"] == told["status"]

@@ -65,9 +65,9 @@ async def elsewhere(pair: Pair) -> AsyncIterator[Elsewhere]:
     for client in (pair.here, pair.there):
         await client.create(NAMESPACES, {"metadata": {"name": f"{pair.namespace}-b"}})
     await enable(pair.here, f"{pair.namespace}-b")
-    rooms = (ServiceLinksController, EndpointsController, GlobalServices)
+    controllers = (ServiceLinksController, EndpointsController, GlobalServices)
     try:
-        async with running(pair.clusters[0], *rooms, service_links=True, link_namespaces=True) as deps:
+        async with running(pair.clusters[0], *controllers, service_links=True, link_namespaces=True) as deps:
             target = await deps.targets.connect(("", pair.namespace), pair.connection, "first")
             await until(lambda: target.ready)
             yield Elsewhere(pair, deps)

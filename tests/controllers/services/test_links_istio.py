@@ -16,7 +16,7 @@ from tests.controllers.target_links import condition
 pytestmark = pytest.mark.cluster
 
 GATEWAYS = Kind("networking.istio.io", "v1", "gateways", "Gateway")
-ROOMS = (NetworkDriverController, ServiceLinksController, EndpointsController, GlobalServices)
+CONTROLLERS = (NetworkDriverController, ServiceLinksController, EndpointsController, GlobalServices)
 
 
 async def remote_secret(client: Client, namespace: str, cluster: str, **labels: str) -> None:
@@ -46,7 +46,7 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
         # A Secret for another cluster, and one that istiod ignores.
         await remote_secret(pair.here, pair.namespace, "us", **marked)
         await remote_secret(pair.here, pair.namespace, "eu")
-        async with pair.at_work(*ROOMS, **settings):
+        async with pair.at_work(*CONTROLLERS, **settings):
             assert pair.deps is not None
             links = Links(pair, pair.deps.cluster_uid)
             await said("EndpointSlices")
@@ -71,7 +71,7 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
             for client, address in both:
                 await links.mirrored(client, [(address, True, ["http", "admin"])])
         await pair.here.patch(TARGETS, "eu", {"status": {"conditions": []}}, pair.namespace, sub="status")
-        async with pair.at_work(*ROOMS, **settings):
+        async with pair.at_work(*CONTROLLERS, **settings):
             await said("Istio")
             for client, _ in both:
                 await links.mirrored(client, [])

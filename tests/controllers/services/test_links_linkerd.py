@@ -30,7 +30,7 @@ served = served_by_both(KINDS)
 Raw = dict[str, Any]
 
 MEMBER, OURS = "mirror.linkerd.io/federated", "multicluster/linkerd"
-ROOMS = (ServiceLinksController, EndpointsController, GlobalServices)
+CONTROLLERS = (ServiceLinksController, EndpointsController, GlobalServices)
 SETTINGS = {"service_links": True, "discovery_interval": 0.5, "linkerd": True, "cluster_name": "home"}
 
 
@@ -60,7 +60,7 @@ async def test_services_are_members_of_linkerds_federated_services(pair: Pair, m
     async with (
         shared_with_eu(pair),
         summaries(pair),
-        pair.at_work(NetworkDriverController, *ROOMS, **SETTINGS),
+        pair.at_work(NetworkDriverController, *CONTROLLERS, **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None
@@ -140,7 +140,7 @@ async def test_a_target_that_lets_nobody_look_at_links_is_told_of_all_the_same(p
     async with (
         shared_with_eu(pair),
         limited(pair.clusters[1], pair.there, pair.namespace, tmp_path, [*rules(few), agents]) as weak,
-        pair.at_work(*ROOMS, connection=load(str(weak.kubeconfig)), **SETTINGS),
+        pair.at_work(*CONTROLLERS, connection=load(str(weak.kubeconfig)), **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None

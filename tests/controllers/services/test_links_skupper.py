@@ -46,7 +46,7 @@ served = served_by_both(KINDS)
 
 Raw = dict[str, Any]
 
-ROOMS = (ServiceLinksController, EndpointsController, GlobalServices)
+CONTROLLERS = (ServiceLinksController, EndpointsController, GlobalServices)
 SETTINGS = {"service_links": True, "skupper": True, "discovery_interval": 1.0}
 ASKED = {"metadata": {"annotations": {"multicluster/skupper-site": "true"}}}
 AGAIN = 0.3
@@ -65,7 +65,7 @@ async def chosen(pair: Pair, network: Skupper, connection: Connection | None = N
     """Run the driver for a Service with endpoints in both clusters."""
     async with (
         shared_with_eu(pair),
-        pair.at_work(*ROOMS, connection=connection, **SETTINGS),
+        pair.at_work(*CONTROLLERS, connection=connection, **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None
@@ -118,7 +118,7 @@ async def test_services_reach_other_clusters_by_skupper(pair: Pair) -> None:
     network.refusals = [LATE]
     async with (
         shared_with_eu(pair),
-        pair.at_work(*ROOMS, **SETTINGS),
+        pair.at_work(*CONTROLLERS, **SETTINGS),
         network.at_work(),
     ):
         assert pair.deps is not None

@@ -56,17 +56,17 @@ class Writes:
 async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_then(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    time, rooms, key = StandingTime(), list[ServiceLinksController](), (pair.namespace, "web")
+    time, controllers, key = StandingTime(), list[ServiceLinksController](), (pair.namespace, "web")
     writes, before = Writes(pair.namespace), 0
 
-    def links_room(deps: Deps) -> ServiceLinksController:
+    def links_controller(deps: Deps) -> ServiceLinksController:
         writes.watch(deps.local.client, monkeypatch)
-        rooms.append(ServiceLinksController(deps, time))
-        return rooms[-1]
+        controllers.append(ServiceLinksController(deps, time))
+        return controllers[-1]
 
-    async with shared_with_eu(pair), pair.at_work(links_room, GlobalServices, service_links=True) as eu:
+    async with shared_with_eu(pair), pair.at_work(links_controller, GlobalServices, service_links=True) as eu:
         assert pair.deps is not None
-        links, sharing = Links(pair, pair.deps.cluster_uid), rooms[0]._sharing
+        links, sharing = Links(pair, pair.deps.cluster_uid), controllers[0]._sharing
 
         async def wrote() -> None:
             nonlocal before
@@ -75,7 +75,7 @@ async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_
             assert writes.count == before
 
         async def holds(seconds: float) -> None:
-            assert await rooms[0].reconcile(key) == seconds
+            assert await controllers[0].reconcile(key) == seconds
             assert writes.count == before
 
         await links.once(lambda link: condition(link, "Accepted")[0] == "True")
@@ -91,7 +91,7 @@ async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_
         time.now += WRITE_SECONDS / 2
         await holds(WRITE_SECONDS / 2)
         time.now += WRITE_SECONDS / 2
-        rooms[0].queue.add(key)
+        controllers[0].queue.add(key)
         await links.once(lambda link: [row["endpoints"] for row in link["status"]["clusters"]] == [1, 1])
         await wrote()
 
@@ -99,7 +99,7 @@ async def test_a_status_is_written_once_in_half_a_second_with_all_that_is_known_
         await until(lambda: not sharing.own_slices(eu.node_name, key))
         await holds(WRITE_SECONDS)
         time.now += WRITE_SECONDS
-        rooms[0].queue.add(key)
+        controllers[0].queue.add(key)
         await links.once(lambda link: [row["cluster"] for row in link["status"]["clusters"]] == ["eu"])
         await wrote()
 

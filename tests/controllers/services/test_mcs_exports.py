@@ -29,7 +29,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (EndpointsController, GlobalServices)
+CONTROLLERS = (EndpointsController, GlobalServices)
 BOTH: list[tuple[Kind, Raw | None]] = [(SERVICE_EXPORTS, None), (SERVICE_IMPORTS, None)]
 BETA_EXPORTS, BETA_IMPORTS = (dataclasses.replace(kind, version="v1beta1") for kind, _ in BOTH)
 NO_LONGER = 2.0
@@ -63,7 +63,7 @@ async def test_what_somebody_deletes_of_an_export_or_changes_comes_back_and_a_lo
     monkeypatch.setattr(exports, "AGAIN_SECONDS", 0.3)
     asked = count_requests(monkeypatch)
     both = (pair.here, pair.there)
-    async with installed(both, BOTH), shared_with_eu(pair), pair.at_work(*ROOMS):
+    async with installed(both, BOTH), shared_with_eu(pair), pair.at_work(*CONTROLLERS):
         assert pair.deps is not None
         await Links(pair, pair.deps.cluster_uid).shared_by("True", "MCS")
         for client in both:
@@ -116,7 +116,7 @@ async def test_exports_of_an_agent_before_this_one_go_at_once_with_the_driver_an
     both = (pair.here, pair.there)
     async with installed(both, BOTH), shared_with_eu(pair):
         theirs = [await by_hand(client, pair.namespace, "api") for client in both]
-        async with pair.at_work(*ROOMS):
+        async with pair.at_work(*CONTROLLERS):
             assert pair.deps is not None
             links = Links(pair, pair.deps.cluster_uid)
             await links.shared_by("True", "MCS")
@@ -131,7 +131,7 @@ async def test_exports_of_an_agent_before_this_one_go_at_once_with_the_driver_an
             for client in both:
                 await export_of(client, pair.namespace, "last")
         await links.shared_by("True", "EndpointSlices")
-        async with pair.at_work(*ROOMS):
+        async with pair.at_work(*CONTROLLERS):
             for client in both:
                 for name in ("web", "last"):
                     await gone(lambda client=client, name=name: client.get(SERVICE_EXPORTS, name, pair.namespace))  # type: ignore[misc]
@@ -149,7 +149,7 @@ async def test_a_driver_that_a_target_cannot_have_leaves_nothing_of_the_one_befo
     async with (
         installed((pair.here,), BOTH),
         shared_with_eu(pair),
-        pair.at_work(ServiceLinksController, *ROOMS, service_links=True),
+        pair.at_work(ServiceLinksController, *CONTROLLERS, service_links=True),
     ):
         assert pair.deps is not None
         links = Links(pair, pair.deps.cluster_uid)
@@ -186,7 +186,7 @@ async def test_the_newest_version_that_is_served_is_used_and_where_there_is_none
         shared_with_eu(pair),
         summaries(pair),
         pair.at_work(
-            NetworkDriverController, ServiceLinksController, *ROOMS, service_links=True, discovery_interval=0.5
+            NetworkDriverController, ServiceLinksController, *CONTROLLERS, service_links=True, discovery_interval=0.5
         ),
     ):
         assert pair.deps is not None
@@ -249,7 +249,7 @@ async def test_our_own_implementation_serves_the_newest_version_too_and_an_unins
     async with installed(both, kinds):
         await pair.here.create(TARGETS, target("eu", pair.namespace))
         try:
-            async with pair.at_work(ServiceImportsController, *ROOMS, mcs=True, discovery_interval=1.0):
+            async with pair.at_work(ServiceImportsController, *CONTROLLERS, mcs=True, discovery_interval=1.0):
                 assert pair.deps is not None
                 await Links(pair, pair.deps.cluster_uid).shared_by("True", "EndpointSlices")
                 spec = {"selector": {"app": "web"}, "ports": [{"port": 80}]}

@@ -27,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
+CONTROLLERS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 
 async def slices(pair: Pair, *, ours: bool = False) -> list[Raw]:
@@ -71,7 +71,7 @@ def delegates_slice(pair: Pair, *addresses: str) -> Raw:
 
 
 async def test_a_service_keeps_its_selector_and_has_native_endpoints_and_a_copy(pair: Pair) -> None:
-    async with in_eu(pair), pair.at_work(*ROOMS):
+    async with in_eu(pair), pair.at_work(*CONTROLLERS):
         service = await native(pair)
         assert service["spec"]["selector"] == MINE
         annotations = service["metadata"]["annotations"]
@@ -109,7 +109,7 @@ async def test_a_service_keeps_its_selector_and_has_native_endpoints_and_a_copy(
 
 
 async def test_another_selector_costs_no_write_and_reaches_the_copy(pair: Pair) -> None:
-    async with in_eu(pair), pair.at_work(*ROOMS):
+    async with in_eu(pair), pair.at_work(*CONTROLLERS):
         await native(pair)
         blue = elected("blue", pair.namespace)
         blue["metadata"]["labels"] = {"app": "web", "hash": "2"}
@@ -164,7 +164,7 @@ async def test_a_service_of_the_version_before_gets_its_selector_back_and_loses_
             await upgraded(pair)
             copy = await pair.copy(SERVICES, "web")
             await pair.there.create(ENDPOINT_SLICES, delegates_slice(pair, "10.2.0.1"), pair.namespace)
-        async with observed(pair) as lows, pair.at_work(*ROOMS):
+        async with observed(pair) as lows, pair.at_work(*CONTROLLERS):
             service = await native(pair)
             assert service["spec"]["selector"] == MINE
             assert PREFIX + "original-selector" not in service["metadata"]["annotations"]
@@ -209,7 +209,7 @@ async def test_mirrors_take_the_place_of_addresses_that_gateways_take_over(pair:
     async def mirrored() -> bool:
         return await served(pair, ours=True) == {"10.2.0.1"}
 
-    async with in_eu(pair) as links, pair.at_work(*ROOMS):
+    async with in_eu(pair) as links, pair.at_work(*CONTROLLERS):
         await native(pair)
         await pair.copy(SERVICES, "web")
         await pair.there.create(ENDPOINT_SLICES, delegates_slice(pair, "10.2.0.1"), pair.namespace)

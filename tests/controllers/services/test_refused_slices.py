@@ -33,13 +33,13 @@ async def refuse(pair: Pair) -> None:
 async def test_a_cluster_that_refuses_slices_is_stuck_until_it_takes_them(pair: Pair) -> None:
     reaches: list[EndpointReach] = []
 
-    def endpoints_room(deps: Deps) -> EndpointsController:
+    def endpoints_controller(deps: Deps) -> EndpointsController:
         reaches.append(EndpointReach(deps))
         return EndpointsController(deps)
 
     pod: dict[str, Any] = {"metadata": {}, "spec": {}, "status": {"podIPs": [{"ip": "10.1.0.1"}]}}
     await refuse(pair)
-    async with shared_with_eu(pair), pair.at_work(endpoints_room, GlobalServices) as eu:
+    async with shared_with_eu(pair), pair.at_work(endpoints_controller, GlobalServices) as eu:
         assert pair.deps is not None
         refusals, key = pair.deps.endpoint_refusals, (pair.namespace, "web")
         links = Links(pair, pair.deps.cluster_uid)

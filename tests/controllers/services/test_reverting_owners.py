@@ -27,7 +27,7 @@ from tests.waiting import until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (ServiceRerouteController, GlobalServices, EndpointsController)
+CONTROLLERS = (ServiceRerouteController, GlobalServices, EndpointsController)
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ async def mirrored_all_the_time(pair: Pair, address: str) -> AsyncIterator[None]
 async def test_an_owner_that_removes_the_marks_every_moment_is_not_contradicted_for_ever(
     pair: Pair, writes: list[str]
 ) -> None:
-    async with in_eu(pair), pair.at_work(*ROOMS, share_linger=0.5):
+    async with in_eu(pair), pair.at_work(*CONTROLLERS, share_linger=0.5):
         await native(pair)
         uid = (await pair.copy(SERVICES, "web"))["metadata"]["uid"]
         await rewrites(pair, 15, MINE)
@@ -126,7 +126,7 @@ async def test_targets_keep_the_sources_plain_pods_while_marks_are_not_written(
 ) -> None:
     """The EndpointSlice controller copies labels from a Service, and so removes the one that the agent watches."""
     monkeypatch.setattr(unmarked_slices, "LINGER_SECONDS", 1.0)
-    async with in_eu(pair), pair.at_work(*ROOMS):
+    async with in_eu(pair), pair.at_work(*CONTROLLERS):
         await native(pair)
         address = await plain_pod(pair)
         await pair.copy(SERVICES, "web")
@@ -151,7 +151,7 @@ async def none_labelled(pair: Pair, labels: str) -> bool:
 async def test_an_owner_that_rewrites_the_selector_every_moment_is_not_contradicted_for_ever(
     pair: Pair, writes: list[str], selectors: list[Raw]
 ) -> None:
-    async with in_eu(pair), pair.at_work(*ROOMS):
+    async with in_eu(pair), pair.at_work(*CONTROLLERS):
         metadata = {"annotations": {"multicluster/service-reroute": "always"}}
         await pair.here.patch(NAMESPACES, pair.namespace, {"metadata": metadata})
         await pair.copy(SERVICES, "web")

@@ -23,7 +23,7 @@ from hack.lab.sandbox import Sandbox
 from hack.lab.sandbox.objects import connect
 from tests.controllers.counting import counting_writes
 from tests.controllers.limited import limited
-from tests.controllers.mcsapi import NAME, PORTS, ROOMS, SETTINGS, Exported, implemented, published, served
+from tests.controllers.mcsapi import CONTROLLERS, NAME, PORTS, SETTINGS, Exported, implemented, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.starting import running
 from tests.controllers.target_links import target
@@ -362,7 +362,7 @@ async def test_a_cluster_that_is_but_a_target_leaves_it_to_its_source(kinds: Non
     hello, asks = Exported(pair), {"spec": {"userName": "somebody", "allow": ["services", "mcs"]}}
     head = {"apiVersion": SOURCES.api_version, "kind": SOURCES.name, "metadata": {"name": "cd"}}
     await pair.here.create(SOURCES, {**head, **asks}, pair.namespace)
-    async with running(pair.clusters[0], *ROOMS, **SETTINGS):
+    async with running(pair.clusters[0], *CONTROLLERS, **SETTINGS):
         await hello.deploy(pair.here)
         await hello.export(pair.here)
         await asyncio.sleep(NO_LONGER)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
 
-ROOMS = (Chaperon, Feedback, ProxyScheduler, UnreadyPodsController)
+CONTROLLERS = (Chaperon, Feedback, ProxyScheduler, UnreadyPodsController)
 
 
 STATUS: dict[int, Raw] = {
@@ -70,7 +70,7 @@ async def place(cluster: Cluster, client: Client, namespace: str) -> AsyncIterat
     service = {"metadata": {"name": "web"}, "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]}}
     async with (
         Relay.started(load(str(cluster.kubeconfig))) as relay,
-        running(cluster, *ROOMS, endpoints_grace=1.0) as deps,
+        running(cluster, *CONTROLLERS, endpoints_grace=1.0) as deps,
         connected(deps, client, namespace, eu=relay.connection) as targets,
     ):
         await client.create(SERVICES, native(service), namespace)

@@ -27,7 +27,7 @@ from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
-ROOMS = (TargetController, VirtualNodeController, ProxyScheduler, Chaperon, Feedback)
+CONTROLLERS = (TargetController, VirtualNodeController, ProxyScheduler, Chaperon, Feedback)
 TAINT = "multicluster/agent-not-ready"
 TIMES = LeaseTimes(duration=1.0, renew=0.8, retry=0.1)
 
@@ -81,7 +81,7 @@ async def send(deps: Deps, client: Client, namespace: str, name: str) -> None:
 async def test_a_target_with_a_dead_agent_says_so_gets_no_new_pods_and_keeps_those_it_has(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS, agent_interval=0.3) as deps:
+    async with running(cluster, *CONTROLLERS, agent_interval=0.3) as deps:
         async with agent(client, namespace):
             await add(client, namespace, "c1", kubeconfig(cluster))
             await condition(client, namespace, "c1", "AgentReady", "True", "AgentReady")
@@ -132,7 +132,7 @@ async def judged(deps: Deps, key: tuple[str, str]) -> bool:
 async def test_a_target_with_an_agent_of_another_make_stays_usable(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS, agent_interval=0.3) as deps:
+    async with running(cluster, *CONTROLLERS, agent_interval=0.3) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "AgentReady", "Unknown", "Unknown")
         await condition(client, namespace, "c1", "Ready", "True")

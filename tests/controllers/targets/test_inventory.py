@@ -28,7 +28,7 @@ from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
 
-ROOMS = (TargetController, InventoryController)
+CONTROLLERS = (TargetController, InventoryController)
 ROLES = Kind("rbac.authorization.k8s.io", "v1", "roles", "Role")
 Raw = dict[str, Any]
 
@@ -63,7 +63,7 @@ async def published(client: Client, namespace: str, want: Raw) -> None:
 async def test_what_a_target_has_is_in_its_status(cluster: Cluster, client: Client, namespace: str) -> None:
     await account(client, namespace, "builder")
     await add(client, namespace, "c2", kubeconfig(cluster))
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await published(client, namespace, {"serviceAccounts": ["builder"], "persistentVolumeClaims": []})
         await claim(client, namespace, "data")
         await published(client, namespace, {"serviceAccounts": ["builder"], "persistentVolumeClaims": ["data"]})
@@ -94,7 +94,7 @@ async def test_claims_follow_where_they_may_be_created(
     await client.patch(ROLES, "source", {"rules": lists}, namespace)
     token = await token_of(client, "source", namespace)
     await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
-    async with running(cluster, *ROOMS, discovery_interval=1.0):
+    async with running(cluster, *CONTROLLERS, discovery_interval=1.0):
         await condition(client, namespace, "c2", "InventoryPublished", "True")
         await follow(client, namespace, ["serviceaccounts"])
         await client.patch(ROLES, "source", {"rules": rules(EVERYTHING)}, namespace)
@@ -120,7 +120,7 @@ async def test_a_cluster_target_describes_every_namespace_whose_pods_may_be_elec
         assert "kube-system" not in [one["name"] for one in found]
         return want in found
 
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await until(described)
         await client.delete(CLUSTER_TARGETS, namespace)
         await gone(lambda: client.get(CLUSTER_TARGETS, namespace))
@@ -131,7 +131,7 @@ async def test_a_namespace_whose_pods_cannot_be_elected_is_not_described(
 ) -> None:
     await client.patch(NAMESPACES, namespace, {"metadata": {"labels": {"multicluster-scheduler": None}}})
     await add(client, namespace, "c2", kubeconfig(cluster))
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await condition(client, namespace, "c2", "InventoryPublished", "True")
         assert (await client.get(TARGETS, "c2", namespace))["status"]["namespaces"] == []
 
@@ -140,7 +140,7 @@ async def test_a_target_that_is_this_cluster_needs_no_inventory(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     await client.create(TARGETS, target("c2", namespace, self=True))
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await condition(client, namespace, "c2", "Ready", "True")
         await add(client, namespace, "c3", kubeconfig(cluster))
         await condition(client, namespace, "c3", "InventoryPublished", "True")
@@ -171,7 +171,7 @@ async def test_a_verb_that_is_missing_switches_off_what_it_is_for(
     await add(client, namespace, "c2", kubeconfig(cluster, user={"token": token}))
     want = {"serviceAccounts": ["source"], "persistentVolumeClaims": []}
     field = {"serviceaccounts": "serviceAccounts", "persistentvolumeclaims": "persistentVolumeClaims"}[kind.plural]
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         told = await condition(client, namespace, "c2", "InventoryPublished", "False", "Forbidden")
         assert kind.plural in told["message"]
         await published(client, namespace, {name: value for name, value in want.items() if name != field})

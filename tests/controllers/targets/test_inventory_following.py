@@ -8,7 +8,7 @@ from agent.kube.config import load
 from hack.lab.sandbox import Cluster
 from tests.controllers.starting import running
 from tests.controllers.target_links import add, kubeconfig
-from tests.controllers.targets.test_inventory import ROOMS, _namespace, account, published
+from tests.controllers.targets.test_inventory import CONTROLLERS, _namespace, account, published
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -24,7 +24,7 @@ def is_review(method: str, path: str) -> bool:
 async def test_what_is_there_is_published_though_the_target_does_not_say_what_may_be_brought(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, *ROOMS):
+    async with Relay.started(load(str(cluster.kubeconfig))) as relay, running(cluster, *CONTROLLERS):
         relay.err_after = is_review
         await account(client, namespace, "builder")
         await add(client, namespace, "c2", kubeconfig(cluster, server=relay.connection.server, user={}))

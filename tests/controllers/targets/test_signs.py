@@ -24,7 +24,7 @@ from tests.waiting import gone, until
 pytestmark = pytest.mark.cluster
 
 Raw = dict[str, Any]
-ROOMS = (TargetController, HeartbeatController, Feedback, OrphansController)
+CONTROLLERS = (TargetController, HeartbeatController, Feedback, OrphansController)
 OFTEN = {"sign_interval": 1.0}
 
 
@@ -43,7 +43,7 @@ async def given(pair: Pair) -> dict[str, Sign]:
 async def test_a_source_says_again_and_again_that_it_lives(pair: Pair) -> None:
     await an_agent(pair)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
-    async with running(pair.clusters[0], *ROOMS, **OFTEN) as deps:
+    async with running(pair.clusters[0], *CONTROLLERS, **OFTEN) as deps:
 
         async def sign() -> Sign | None:
             return (await given(pair)).get(deps.cluster_uid)
@@ -75,7 +75,7 @@ async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_th
     async with contextlib.AsyncExitStack() as stack:
         # A cloned cluster has the UID and all objects of the original, as this second agent has.
         lease = await stack.enter_async_context(leading(pair, "one"))
-        deps = await stack.enter_async_context(running(pair.clusters[0], *ROOMS, lease=lease, **OFTEN))
+        deps = await stack.enter_async_context(running(pair.clusters[0], *CONTROLLERS, lease=lease, **OFTEN))
         await until(lambda: given(pair))
         async with running(pair.clusters[0], TargetController, HeartbeatController, **OFTEN):
             told = await condition(pair.here, pair.namespace, "eu", "SourceUnique", "False", "TwinSource")
@@ -94,7 +94,7 @@ async def test_two_clusters_with_one_uid_are_told_and_neither_deletes_what_is_th
 async def test_where_there_is_no_place_for_signs_a_target_is_as_good_without(pair: Pair) -> None:
     await pair.there.create(LEASES, {"metadata": {"name": names.LEASE_CONTROLLERS}}, pair.namespace)
     await add(pair.here, pair.namespace, "eu", kubeconfig(pair.clusters[1]))
-    async with running(pair.clusters[0], *ROOMS, **OFTEN) as deps:
+    async with running(pair.clusters[0], *CONTROLLERS, **OFTEN) as deps:
         await condition(pair.here, pair.namespace, "eu", "Ready", "True")
         target = deps.targets.get((pair.namespace, "eu"))
         await until(lambda: target is not None and target.homes)

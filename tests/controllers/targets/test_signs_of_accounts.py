@@ -196,8 +196,8 @@ async def test_a_forged_sign_holds_no_orphans_and_one_of_the_same_namespace_does
         (config,) = await stack.enter_async_context(accounts(pair, (pair.namespace, "cd")))
         await add(pair.here, pair.namespace, "eu", config)
         lease = await stack.enter_async_context(leading(pair, "one"))
-        rooms = (TargetController, HeartbeatController, Feedback, OrphansController)
-        deps = await stack.enter_async_context(running(pair.clusters[0], *rooms, lease=lease, **OFTEN))
+        controllers = (TargetController, HeartbeatController, Feedback, OrphansController)
+        deps = await stack.enter_async_context(running(pair.clusters[0], *controllers, lease=lease, **OFTEN))
         uid = deps.cluster_uid
 
         async def given() -> bool:

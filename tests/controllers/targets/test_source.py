@@ -222,7 +222,7 @@ async def test_a_cluster_source_waits_for_the_namespace_of_its_service_account(
     await client.delete(NAMESPACES, team)
 
 
-async def test_a_switched_off_room_does_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
+async def test_a_switched_off_controller_does_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
     await client.create(SOURCES, source(namespace, userName="cd"))
     async with running(cluster, SourceController, source_controller=False) as deps:
         assert list(deps.local.informers) == []

@@ -24,7 +24,7 @@ from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, rewrite, secret, target, tear_away
 from tests.waiting import empty, gone, until
 
-ROOMS = (TargetController, TargetSecretController)
+CONTROLLERS = (TargetController, TargetSecretController)
 CLOSED = "https://127.0.0.1:1"
 
 
@@ -53,7 +53,7 @@ async def held(client: Client, kind: Any, namespace: str, name: str) -> bool:
 async def test_a_target_is_connected_and_kept_until_it_is_removed(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         for kind in ("Reachable", "Authorized", "Ready"):
             await condition(client, namespace, "c1", kind, "True", "Connected")
@@ -74,7 +74,7 @@ async def test_a_kubeconfig_that_verifies_nothing_is_used_and_reported_until_it_
     entry = document["clusters"][0]["cluster"]
     del entry["certificate-authority-data"]
     entry["insecure-skip-tls-verify"] = True
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", yaml.safe_dump(document))
         await condition(client, namespace, "c1", "Ready", "True", "Connected")
         told = await condition(client, namespace, "c1", "Secure", "False", "InsecureKubeconfig")
@@ -112,7 +112,7 @@ async def test_a_target_without_usable_credentials_says_so_and_others_work(
 ) -> None:
     if data is not None:
         await client.create(SECRETS, secret("bad", namespace, **data))
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await client.create(TARGETS, target("bad", namespace))
         await add(client, namespace, "good", kubeconfig(cluster))
         found = await condition(client, namespace, "bad", "Ready", "False", want_reason)
@@ -138,7 +138,7 @@ async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
     request = {"metadata": {"name": "weak", "namespace": namespace}, "spec": {}}
     answer = await client.create(SERVICE_ACCOUNTS, request, sub="token")
     weak = kubeconfig(cluster, user={"token": answer["status"]["token"]})
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "wrong", kubeconfig(cluster, user={"token": "wrong"}))
         await add(client, namespace, "weak", weak)
         await add(client, namespace, "closed", kubeconfig(cluster, server=CLOSED))
@@ -161,7 +161,7 @@ async def test_a_wrong_token_a_missing_right_and_a_closed_port_are_told_apart(
 async def test_new_credentials_are_taken_up_and_a_lost_target_says_so(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await rewrite(client, namespace, "c1", kubeconfig(cluster, server=CLOSED))
@@ -171,7 +171,7 @@ async def test_new_credentials_are_taken_up_and_a_lost_target_says_so(
 
 
 async def test_another_secret_takes_the_place_of_the_first(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         await until(lambda: held(client, SECRETS, namespace, "c1"))
         await client.create(SECRETS, secret("c2", namespace, other=kubeconfig(cluster)))
@@ -186,7 +186,7 @@ async def test_another_secret_takes_the_place_of_the_first(cluster: Cluster, cli
 async def test_this_cluster_can_be_its_own_target(cluster: Cluster, client: Client, namespace: str) -> None:
     manifest = target(namespace, namespace, self=True)
     manifest["kind"] = "ClusterTarget"
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await client.create(CLUSTER_TARGETS, {**manifest, "metadata": {"name": namespace}})
         await until(lambda: ready(deps, ("", namespace)))
         await client.delete(CLUSTER_TARGETS, namespace)
@@ -199,14 +199,14 @@ async def ready(deps: Any, key: tuple[str, str]) -> bool:
 
 
 async def test_a_restarted_agent_writes_nothing(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         # No agent runs in the target, which is detected a moment later.
         await condition(client, namespace, "c1", "AgentReady", "Unknown")
         await until(lambda: held(client, SECRETS, namespace, "c1"))
     before = await as_they_are(client, namespace)
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await until(lambda: ready(deps, (namespace, "c1")))
         await add(client, namespace, "c2", kubeconfig(cluster))
         await condition(client, namespace, "c2", "Ready", "True")
@@ -232,7 +232,7 @@ def chaperon(name: str, namespace: str, cluster_uid: str) -> dict[str, Any]:
 async def test_a_target_being_removed_waits_until_it_is_drained(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))
@@ -258,7 +258,7 @@ async def test_a_target_being_removed_waits_until_it_is_drained(
 async def test_a_pod_that_has_only_a_candidate_in_a_target_being_removed_is_not_deleted(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         pod = await client.create(PODS, proxy("waiting", namespace, "c1", "c2"))
@@ -292,7 +292,7 @@ async def freed(client: Client, namespace: str, name: str, *left: str) -> bool:
 async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_a_person_says_so(
     cluster: Cluster, client: Client, namespace: str, word: str
 ) -> None:
-    async with running(cluster, *ROOMS, OrphanFinalizersController, release_after=2.0):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController, release_after=2.0):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await client.create(PODS, proxy("there", namespace, "c1", node=virtual_node(namespace, "c1")))
@@ -312,7 +312,7 @@ async def test_a_lost_target_being_removed_frees_its_pods_and_stays_until_a_pers
 async def test_a_target_does_not_wait_for_pods_of_another_target_of_the_same_cluster(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         for name in ("c1", "c2"):
             await add(client, namespace, name, kubeconfig(cluster))
             await condition(client, namespace, name, "Ready", "True")
@@ -328,17 +328,17 @@ async def test_a_target_does_not_wait_for_pods_of_another_target_of_the_same_clu
 async def test_a_secret_is_released_when_its_target_was_torn_away_while_no_agent_ran(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await until(lambda: held(client, SECRETS, namespace, "c1"))
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await until(lambda: unheld(client, namespace, "c1"))
 
 
 async def test_a_deleted_secret_goes_when_nothing_needs_it(cluster: Cluster, client: Client, namespace: str) -> None:
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await until(lambda: held(client, SECRETS, namespace, "c1"))
         await client.delete(SECRETS, "c1", namespace)

@@ -71,8 +71,8 @@ async def test_it_stays_until_it_is_back_and_a_candidate_that_has_lost_there_is_
 async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_agent_ran(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
-    rooms, seconds = (TargetSecretController, TargetController), 1.0
-    async with running(cluster, *rooms, release_after=seconds):
+    controllers, seconds = (TargetSecretController, TargetController), 1.0
+    async with running(cluster, *controllers, release_after=seconds):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await condition(client, namespace, "c1", "Ready", "True")
         await until(lambda: held(client, SECRETS, namespace, "c1"))
@@ -80,7 +80,7 @@ async def test_it_is_drained_although_its_secret_was_deleted_with_it_while_no_ag
         await client.delete(kind, "c1", namespace)
     # deletionTimestamps have whole seconds.
     await asyncio.sleep(seconds + 1.0)
-    async with running(cluster, *rooms, release_after=seconds):
+    async with running(cluster, *controllers, release_after=seconds):
         await gone(lambda: client.get(TARGETS, "c1", namespace))
         await gone(lambda: client.get(SECRETS, "c1", namespace))
 

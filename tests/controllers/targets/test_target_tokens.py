@@ -19,7 +19,7 @@ from tests.controllers.starting import running
 from tests.controllers.target_links import add, condition, kubeconfig, tear_away
 from tests.waiting import until
 
-ROOMS = (TargetController, TargetSecretController, TargetTokenController)
+CONTROLLERS = (TargetController, TargetSecretController, TargetTokenController)
 SECONDS = 600
 
 
@@ -71,7 +71,7 @@ async def test_a_token_is_renewed_before_it_ends_and_the_connection_stays(
     began = claims(first)
     assert began is not None
     # Due three seconds after its creation.
-    async with running(cluster, *ROOMS, token_renewal=3 / SECONDS) as deps:
+    async with running(cluster, *CONTROLLERS, token_renewal=3 / SECONDS) as deps:
         await add(client, namespace, "us", kubeconfig(cluster, user={"token": first}))
         await condition(client, namespace, "us", "Ready", "True")
         target = deps.targets.get((namespace, "us"))
@@ -105,7 +105,7 @@ async def test_a_token_that_cannot_be_renewed_says_so_until_it_can(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     first = await account(client, namespace, may_renew=False)
-    async with running(cluster, *ROOMS, token_renewal=0.001):
+    async with running(cluster, *CONTROLLERS, token_renewal=0.001):
         await add(client, namespace, "us", kubeconfig(cluster, user={"token": first}))
         found = await condition(client, namespace, "us", "TokenRenewed", "False", "RenewalFailed")
         assert "cannot be renewed" in found["message"]
@@ -128,7 +128,7 @@ async def test_a_token_that_is_revoked_shows_in_the_conditions_of_the_target(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     first = await account(client, namespace, may_renew=True)
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "us", kubeconfig(cluster, user={"token": first}))
         await condition(client, namespace, "us", "Ready", "True")
         await client.delete(SERVICE_ACCOUNTS, "cd", namespace)

@@ -42,7 +42,7 @@ def leases(deps: Deps) -> NodeLeaseController:
     return NodeLeaseController(deps.local, deps.clock, deps.settings)
 
 
-ROOMS = (TargetController, VirtualNodeController, leases, ForeignPodController)
+CONTROLLERS = (TargetController, VirtualNodeController, leases, ForeignPodController)
 CLOSED = "https://127.0.0.1:1"
 Node = dict[str, Any]
 
@@ -93,7 +93,7 @@ def pod(name: str, node: str, **spec: Any) -> dict[str, Any]:
 
 async def test_a_target_gets_a_node_with_what_its_cluster_has(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryController, node_lease_renew=0.5):
+    async with running(cluster, *CONTROLLERS, SummaryController, node_lease_renew=0.5):
         await add(client, namespace, "c1", kubeconfig(cluster))
         node = await node_where(client, name, lambda node: usable(node) and node["status"].get("capacity"))
         assert node["status"]["addresses"] == [{"type": "InternalIP", "address": "10.1.2.3"}]
@@ -141,7 +141,7 @@ async def owned(client: Client, name: str, uid: str) -> bool:
 
 async def test_a_lost_target_taints_its_node_until_it_is_back(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         await rewrite(client, namespace, "c1", kubeconfig(cluster, server=CLOSED))
@@ -160,10 +160,10 @@ def reason(node: Node) -> str:
 
 async def test_a_restarted_agent_leaves_nodes_alone(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         before = await node_where(client, name, usable)
-    async with running(cluster, *ROOMS) as deps:
+    async with running(cluster, *CONTROLLERS) as deps:
         await until(lambda: ready(deps, (namespace, "c1")))
         await add(client, namespace, "c2", kubeconfig(cluster))
         await node_where(client, virtual_node(namespace, "c2"), usable)
@@ -194,14 +194,14 @@ async def ready(deps: Deps, key: tuple[str, str]) -> bool:
 
 async def test_a_node_goes_after_its_target_and_its_pods(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         await client.create(PODS, pod("stray", name, schedulerName="other"), namespace)
     # A user removes the finalizers while no agent runs.
     await client.patch(TARGETS, "c1", {"metadata": {"finalizers": None}}, namespace)
     await client.delete(TARGETS, "c1", namespace)
-    async with running(cluster, *ROOMS, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController):
         await gone(lambda: client.get(PODS, "stray", namespace))
         await gone(lambda: client.get(NODES, name))
 
@@ -216,7 +216,7 @@ async def test_a_pod_that_a_scheduler_has_bound_there_is_moved_off_and_one_that_
         events = await client.list(EVENTS, namespace, fields=f"involvedObject.name={pod},reason=VirtualNode")
         return any(name in each["message"] for each in events)
 
-    async with running(cluster, *ROOMS, SummaryController):
+    async with running(cluster, *CONTROLLERS, SummaryController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: node["status"].get("allocatable", {}).get("pods") == "0")
         await client.create(PODS, pod("by-hand", name, schedulerName="another"), namespace)
@@ -237,7 +237,7 @@ async def test_a_node_goes_although_a_daemon_set_makes_its_pod_there_again(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, SummaryController, UnplacedPodController, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -260,7 +260,7 @@ async def test_a_pod_of_a_daemon_set_that_was_bound_while_its_node_went_goes_too
     cluster: Cluster, client: Client, namespace: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         nowhere = workload(DAEMONSETS, "log", {"nodeSelector": {"nowhere": "true"}})
@@ -285,7 +285,7 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
         labels = {PROVIDER_KEY: PROVIDER_VALUE, LABEL_TARGET_NAMESPACE: namespace, LABEL_TARGET_NAME: target}
         await client.create(NODES, {"metadata": {"name": node, "labels": labels, "annotations": annotations}})
         await client.create(PODS, pod(target, node, schedulerName="other"), namespace)
-    async with running(cluster, *ROOMS, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController):
         await gone(lambda: client.get(NODES, ours))
         assert "deletionTimestamp" not in (await client.get(PODS, "c1", namespace))["metadata"]
         await add(client, namespace, "c1", kubeconfig(cluster))
@@ -295,14 +295,14 @@ async def test_a_node_that_another_agent_has_made_keeps_its_pods_until_its_targe
     await client.delete(TARGETS, "c1", namespace)
     await client.patch(NODES, theirs, {"metadata": {"annotations": {ANNOTATION_APPLIED_LABELS: None}}})
     monkeypatch.setattr(virtualnode, "ANOTHERS_SECONDS", 1.0)
-    async with running(cluster, *ROOMS, OrphanFinalizersController):
+    async with running(cluster, *CONTROLLERS, OrphanFinalizersController):
         await gone(lambda: client.get(PODS, "c1", namespace))
         await gone(lambda: client.get(NODES, theirs))
 
 
 async def test_a_terminating_pod_that_is_no_proxy_is_ended(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, usable)
         for scheduler in ("default-scheduler", "admiralty-proxy"):
@@ -318,7 +318,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
     cluster: Cluster, client: Client, namespace: str, answers: bool, phase: str
 ) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController, answer_daemon_sets=answers):
+    async with running(cluster, *CONTROLLERS, SummaryController, UnplacedPodController, answer_daemon_sets=answers):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -340,7 +340,7 @@ async def test_of_pods_that_are_no_proxies_those_of_daemon_sets_are_answered_for
 
 async def test_what_a_daemon_sets_pod_requests_needs_no_room(cluster: Cluster, client: Client, namespace: str) -> None:
     name = virtual_node(namespace, "c1")
-    async with running(cluster, *ROOMS, SummaryController, UnplacedPodController):
+    async with running(cluster, *CONTROLLERS, SummaryController, UnplacedPodController):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: usable(node) and node["status"].get("allocatable"))
         spec = {"nodeSelector": {LABEL_TARGET_NAMESPACE: namespace}, "tolerations": [{"operator": "Exists"}]}
@@ -361,7 +361,7 @@ async def test_of_two_replicas_one_renews_a_lease_and_the_other_takes_over(
 ) -> None:
     name = virtual_node(namespace, "c1")
     async with running(cluster, leases, node_lease_renew=0.5):
-        async with running(cluster, *ROOMS, node_lease_renew=0.5):
+        async with running(cluster, *CONTROLLERS, node_lease_renew=0.5):
             await add(client, namespace, "c1", kubeconfig(cluster))
             await node_where(client, name, usable)
             await until(lambda: client.get(LEASES, name, "kube-node-lease"))
@@ -400,7 +400,7 @@ async def test_huge_pages_of_two_sizes_show_while_a_node_of_this_cluster_has_the
     with contextlib.suppress(NotFound):
         await client.delete(CLUSTER_SUMMARIES, "singleton")
     await client.create(CLUSTER_SUMMARIES, summary)
-    async with running(cluster, *ROOMS):
+    async with running(cluster, *CONTROLLERS):
         await add(client, namespace, "c1", kubeconfig(cluster))
         await node_where(client, name, lambda node: node["status"].get("capacity", {}).keys() == {"cpu"})
         await client.create(NODES, real)

@@ -68,7 +68,7 @@ def test_finalizers_of_proxy_pods_have_one_writer_for_each_occasion(pattern: str
     assert found == [writer]
 
 
-def test_no_room_patches_finalizers_of_pods_by_itself() -> None:
+def test_no_controller_patches_finalizers_of_pods_by_itself() -> None:
     """Controllers patch those of Targets, Secrets, ConfigMaps, volumes, applications; the webhook adds the
     first to pods."""
     patch = re.compile(r"\"finalizers\":|\[\"finalizers\"\] =")

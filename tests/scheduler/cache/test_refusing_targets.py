@@ -175,7 +175,7 @@ async def test_a_target_in_which_no_pods_can_be_created_loses_them_in_its_own_wo
 async def test_what_a_pod_needs_is_not_taken_either_and_it_runs_elsewhere(
     cluster: Cluster, client: Client, namespace: str, opened: Open
 ) -> None:
-    async with opened(**RANKED, rooms=(FollowController,)) as at:
+    async with opened(**RANKED, controllers=(FollowController,)) as at:
         await at.client.create(CONFIGMAPS, {"metadata": {"name": "settings"}, "data": {"a": "b"}}, at.namespace)
         volume = {"name": "settings", "configMap": {"name": "settings"}}
         async with dead_webhook(at.far["us"], CONFIGMAPS, at.namespace):
