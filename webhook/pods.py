@@ -69,7 +69,7 @@ def answer(request: Request, known: Known, *, by_default: bool = False, agent: s
     """Turn an elected pod into a proxy pod; allow every other pod unchanged; refuse invalid elected pods.
 
     :param by_default: the pod's namespace elects its pods
-    :param agent: name of the agent's user, who may declare the creator of a pod; empty if unknown
+    :param agent: name of the agent's user, which may declare the creator of a pod; empty if unknown
     :raises Malformed: if the object is not a pod
     """
     pod = request.get("object")

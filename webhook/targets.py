@@ -56,11 +56,11 @@ class _Told(msgspec.Struct, frozen=True):
     """Schedulers that the target lacks."""
 
     def accounts(self, *, follows: bool) -> list[str] | None:
-        """Return the service accounts of the target; None if any will do, because the pod's own is copied."""
+        """Return the service accounts of the target; None if every account serves, because the pod's own is copied."""
         return None if follows and SERVICE_ACCOUNTS.plural in self.follow else self.inventory.service_accounts
 
     def claims(self) -> list[str] | None:
-        """Return the claims of the target; None if any will do, because the pod's own are copied."""
+        """Return the claims of the target; None if every claim serves, because the pod's own are copied."""
         return None if PERSISTENT_VOLUME_CLAIMS.plural in self.follow else self.inventory.persistent_volume_claims
 
 

@@ -118,7 +118,7 @@ def _annotations(name: str, lease: str) -> Raw:
 
 
 def _is_kept(path: str) -> str:
-    """Return CEL: a new Lease does not have the field, and an update leaves it as it was."""
+    """Return CEL: a new Lease does not have the field, and an update leaves it unchanged."""
     had = f"(oldObject != null && has(oldObject.{path}))"
     return f"(has(object.{path}) ? ({had} && object.{path} == oldObject.{path}) : !{had})"
 

@@ -203,7 +203,7 @@ async def ticking(progress: Progress, work: Coroutine[Any, Any, Result]) -> Resu
 
 
 async def together(waits: Sequence[Awaitable[None]]) -> None:
-    """Await all; the first error ends the others and is raised as it is."""
+    """Await all; the first error ends the others and is raised unchanged."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.gather(*tasks)

@@ -39,7 +39,7 @@ async def let_go(client: Client, say: Callable[[str], None]) -> None:
 
 
 async def _secrets(client: Client, targets: list[Raw]) -> list[Raw]:
-    """List Secrets with our label or finalizer, including those that Targets name."""
+    """List Secrets with our label or finalizer, including Secrets that Targets name."""
     found = {_key(each): each for each in await client.list(SECRETS, labels=names.LABEL_TARGET_SECRET)}
     for namespace, name in {place for target in targets for place in _places(target)} - found.keys():
         with contextlib.suppress(NotFound):

@@ -27,7 +27,7 @@ _TRIES = 5
 
 
 async def restore_services(client: Client, say: Callable[[str], None]) -> None:
-    """Restore selectors, and remove our fields from Services; call `say` with those that cannot be read.
+    """Restore selectors, and remove our fields from Services; call `say` with unreadable Services.
 
     Raises Conflict if another writer keeps changing one.
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.live import Live
 
 _FIRST_SECONDS = 3.0
-"""Timeout of the first list and watch of pods. A user who may not watch pods has them listed at every refresh."""
+"""Timeout of the first list and watch of pods. Without the right to watch them, every refresh lists them."""
 
 
 def top(

@@ -231,7 +231,7 @@ class Uninstaller:
             raise Refused(f"somebody else keeps changing {kind}: try again")
 
     async def _delete_all(self, kind: Kind, objects: Iterable[Raw], *, propagation: bool = False) -> None:
-        """Delete these objects by UID; ignore those that no longer exist."""
+        """Delete these objects by UID; ignore missing objects."""
         limit = asyncio.Semaphore(_DELETIONS)
 
         async def delete(metadata: Raw) -> None:

@@ -45,7 +45,7 @@ async def keep_rights(client: Client, say: Callable[[str], None]) -> None:
 
 
 def held(role: Raw) -> list[str]:
-    """Return features of which the role has any rule, except those that a Source has to name."""
+    """Return features for which the role has any rule, without features that a Source must name."""
     lacking = set(missing(role.get("rules") or ()))
     found = (name for name, grants in FEATURES.items() if not lacking.issuperset(grants))
     return [name for name in found if name not in NAMED_FEATURES]

@@ -35,11 +35,11 @@ _REFUSALS = (Forbidden, NotFound)
 
 
 class OptionalWatch:
-    """Watch whose `store` is None while the kind cannot be read; `changed` is called as by an informer while it can.
+    """Watch of a kind that may be unreadable: `store` is None meanwhile.
 
-    `turned` is called when the store becomes available or unavailable. When it becomes available, `changed` is
-    then called for all objects in it. With `any_version` the newest served version is watched, whichever
-    version the kind names.
+    Calls `changed` for every change of an object, as an informer does, and `turned` when the store becomes available
+    or unavailable. Calls `changed` for all objects of a store that has become available. With `any_version` it watches
+    the newest served version, whichever version the kind names.
     """
 
     def __init__(
@@ -233,8 +233,8 @@ class Watched:
         return store.by_index(index, value)
 
     def subscribe(self, changed: Subscriber, turned: Callable[[], None]) -> None:
-        """Register subscribers: `changed` is called as by an informer, `turned` when `store` becomes available
-        or unavailable.
+        """Register a listener for every change of an object, and one for a store that becomes available or
+        unavailable.
         """
         self._changed.append(changed)
         self._turned.append(turned)

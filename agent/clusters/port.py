@@ -112,7 +112,7 @@ class Port(Protocol):
         ...
 
     def spawn(self, name: str, run: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-        """Keep a task running until the connection is closed or the returned function is called."""
+        """Keep a task running until the connection is closed or the caller calls the returned function."""
         ...
 
     async def groups(self) -> frozenset[str]:

@@ -105,7 +105,7 @@ def peer_of(sharing: Sharing, route: Route) -> Object | None:
 
 
 def lists_service(peer: Object | None, name: str) -> bool:
-    """Return whether a GatewayPeer names a Service, headless or not, among those that gateways may call."""
+    """Return whether a GatewayPeer lists a Service, headless or not, as callable by gateways."""
     return peer is not None and name in names_called(peer.decode())
 
 

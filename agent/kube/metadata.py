@@ -1,4 +1,4 @@
-"""Stored parts of objects of which only metadata is requested."""
+"""Stored parts of objects in requests for metadata only."""
 
 from collections.abc import Callable
 

@@ -216,7 +216,7 @@ class Store:
     """Objects of one kind by key, with named indexes.
 
     `size` is that of all objects together in bytes, before packing. `changes` grows with every insertion or removal.
-    `failed` is called with an object that an index function fails at: that index omits it.
+    `failed` receives an object at which an index function fails: that index omits it.
     """
 
     def __init__(self, failed: Failed | None = None) -> None:

@@ -34,7 +34,7 @@ class LeaseTimes(msgspec.Struct, frozen=True):
     duration: float = 12.0
     """Seconds that other candidates wait after the last observed renewal."""
     renew: float = 11.0
-    """Seconds in which the leader tries to renew. In what is left of `duration` it stops leading."""
+    """Seconds in which the leader tries to renew. The rest of `duration` is for it to stop."""
     retry: float = 1.4
     """Time between renewals, answered or not; a candidate that waits looks twice as often.
 

@@ -66,7 +66,7 @@ class Renewals:
         return max(self.moment, *self._pending.values()) if self._pending else self.moment
 
     def rebase(self, found: str) -> None:
-        """Note the state that the next renewal starts from, where it is not one of ours."""
+        """Record a state of another writer, from which the next renewal starts."""
         self._confirmed = found
 
     def sent(self, new: str, now: Moment) -> None:

@@ -302,7 +302,7 @@ LEASE_CONTROLLERS = "admiralty-controller-manager"
 LEASE_SOURCES = "multicluster-sources"
 """Lease with the heartbeats of sources, in the namespace of a target's agent."""
 LEASE_CANDIDATES = "admiralty-candidate-scheduler"
-"""Lease of a cluster's candidate schedulers, only one of which works."""
+"""Leader lease of a cluster's candidate schedulers."""
 NODE_LEASE_NAMESPACE = "kube-node-lease"
 
 

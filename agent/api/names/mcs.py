@@ -33,5 +33,5 @@ def is_derived(name: str) -> bool:
 
 
 def cluster(name: str) -> str:
-    """Return the name of a cluster in ServiceImports, where it must be a DNS label."""
+    """Return the name of a cluster in ServiceImports. The API requires a DNS label."""
     return name.replace(".", "-").lower()[:63].strip("-")

@@ -1,4 +1,4 @@
-"""Names about targets of pods and their moves: annotations that users write, and those that the mover writes.
+"""Names about targets of pods and their moves: annotations of users, and annotations of the mover.
 
 Names of users' annotations are suffixes: each is accepted under both prefixes.
 """

@@ -19,7 +19,7 @@ _AT_ONCE = 16
 
 
 class Dialer:
-    """Calls an address once for each server name; an unreachable address is called only once."""
+    """Calls an address once for each server name; calls an unreachable address only once."""
 
     def __init__(self, own: Pair | None, now: datetime) -> None:
         """:param own: certificate and key of this cluster's gateways; None if the user may not read them."""

@@ -50,7 +50,7 @@ async def find(client: Client, kind: Kind, name: str, namespace: str | None) -> 
 
 
 async def ensure(side: Side, kind: Kind, wanted: Raw, report: Report) -> Raw:
-    """Create an object, or patch it where it differs from the wanted one. Raises Failed, KubeError."""
+    """Create an object, or patch its differences from the wanted one. Raises Failed, KubeError."""
     metadata = wanted["metadata"]
     name, namespace = metadata["name"], metadata.get("namespace")
     what = f"{title(kind, name, namespace)} in {side.title}"

@@ -24,7 +24,7 @@ _LOOK_SECONDS = 0.02
 
 
 class StoreFreshness:
-    """Freshness of one informer's store; `regained` is called when the store is up to date again."""
+    """Freshness of one informer's store; calls `regained` when the store is up to date again."""
 
     def __init__(self, informer: Informer, regained: Callable[[], None]) -> None:
         self.doubted = False

@@ -13,7 +13,7 @@ UNSEEN = TargetLife()
 
 
 class TargetOutages:
-    """The life of each target by the key of its Target; listeners are called for every change of its state."""
+    """The life of each target by the key of its Target; calls listeners for every change of state."""
 
     def __init__(self) -> None:
         self._lives: dict[Key, TargetLife] = {}

@@ -57,9 +57,7 @@ class ServiceLinks:
         self._listeners.append(listener)
 
     def on_rule(self, narrowed: Callable[[Key], None], turned: Callable[[], None]) -> None:
-        """Register listeners for changed rules: `narrowed` receives the Service, `turned` is called if any rule
-        may differ.
-        """
+        """Register listeners for changed rules: `narrowed` for one Service, `turned` if any rule may differ."""
         self._narrowed.append(narrowed)
         self._turned.append(turned)
 

@@ -43,8 +43,8 @@ class OrphanedClaims:
     def was_forgotten(self, place: Place, copy: Mapping[str, Any]) -> bool:
         """Return whether this cluster has forgotten that it created a claim."""
         created = str(copy["metadata"].get("creationTimestamp") or "")
-        brake = self._deps.orphan_deletion_guard
-        return not self.was_deleted(copy) and bool(last_of(brake.absences, [brake.made_at(place.target, created)]))
+        guard = self._deps.orphan_deletion_guard
+        return not self.was_deleted(copy) and bool(last_of(guard.absences, [guard.made_at(place.target, created)]))
 
     async def left(self, place: Place, copy: Mapping[str, Any]) -> float:
         """Return the seconds for which a claim still stays; at first mark and report it. Raises KubeError or

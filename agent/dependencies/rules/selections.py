@@ -40,7 +40,7 @@ class Selections:
         """Asking pods by name."""
         self._asking: Counter[Facts] = Counter()
         self._moved: dict[Facts, None] = {}
-        """Labels of which the first asking pod has appeared, or the last one has disappeared, since the last update."""
+        """Labels whose first asking pod has appeared, or whose last one has disappeared, since the last update."""
         self._stale: dict[str, Object | None] = {}
         """Originals that have changed since the last update; None for one that was deleted."""
         self._included: dict[Facts, Labels] = {}

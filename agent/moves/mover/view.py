@@ -168,7 +168,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Mark:
-    """Mark a pod as replaced: its owner deletes it before all pods except those that were marked earlier."""
+    """Mark a pod as replaced: its owner deletes it before all pods without an earlier mark."""
 
     old: Pod
     new: Pod

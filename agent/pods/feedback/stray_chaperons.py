@@ -32,7 +32,7 @@ class StrayChaperons(Controller[Stray]):
     def __init__(self, deps: Deps, delete: Callable[[Key, str], Awaitable[None]], order: Callable[[Key], Any]) -> None:
         super().__init__()
         self._chaperons = deps.chaperons
-        self._brake = deps.orphan_deletion_guard
+        self._guard = deps.orphan_deletion_guard
         self._delete = delete
         self._order = order
 
@@ -42,7 +42,7 @@ class StrayChaperons(Controller[Stray]):
 
     async def reconcile(self, key: Stray) -> float | None:
         """Delete one, or wait until that may be done."""
-        waits = [self._brake.wait_for(each) for each in self._chaperons.of(key.proxy) if each.chaperon.uid == key.uid]
+        waits = [self._guard.wait_for(each) for each in self._chaperons.of(key.proxy) if each.chaperon.uid == key.uid]
         if max(waits, default=0.0) > 0:
             return max(waits)
         await self._delete(key.proxy, key.uid)

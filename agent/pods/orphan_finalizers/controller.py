@@ -1,11 +1,11 @@
-"""Cleanup: take from proxy pods the finalizers that belong to no target, so that they can go.
+"""Cleanup: removes finalizers of proxy pods that belong to no target, so that the pods can be deleted.
 
 Watches  proxy pods, Targets, ClusterTargets.
 Writes   the finalizers of proxy pods, nothing else.
-A Target that is being removed and cannot be reached gives up its pods after `release_after` seconds; any other target
-that is away keeps them: its feedback removes the finalizer when it is back. One that a person has declared lost gives
-up those that were claimed for it and are not bound, so that they go elsewhere. The one finalizer that v0.10 put on a
-pod for all targets stays until no target can have a delegate that nothing else holds the pod for.
+Absent target: if its Target is being deleted, it releases its pods after `release_after` seconds. Otherwise it keeps
+them, and feedback removes the finalizer when the target answers again. A target that a user declared lost releases
+claimed pods that are not bound, so that they get another target. The one finalizer that v0.10 put on a pod for all
+targets stays until no target can have a delegate without a finalizer of its own.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Say on Targets what is held there although it looks like orphans."""
+"""Controller that reports held orphans on Targets."""
 
 from agent.pods.orphans.controller import OrphansController
 

@@ -1,8 +1,8 @@
-"""Orphans: say on a Target that chaperons there are held whose pods this cluster seems to have forgotten.
+"""Orphans: reports on a Target that it has chaperons of missing pods, whose deletion is held.
 
-Watches  Targets and ClusterTargets; what is held (`agent.clusters.stores.orphan_deletion_guard`).
-Writes   the condition OrphansDeleted, where something is held and afterwards; one Warning event when that begins.
-Absent target: what was said last stays.
+Watches  Targets and ClusterTargets; held chaperons (`agent.clusters.stores.orphan_deletion_guard`).
+Writes   the condition OrphansDeleted while chaperons are held and afterwards; one Warning event at the beginning.
+Absent target: the last condition stays.
 """
 
 from agent.api import names
@@ -26,21 +26,21 @@ class OrphansController(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__()
         self._targets = deps.targets
-        self._brake = deps.orphan_deletion_guard
+        self._guard = deps.orphan_deletion_guard
         self._status_condition = TargetCondition(deps, CONDITION)
         for informer in self._status_condition.objects.informers:
             self.watch(informer, lambda target: (target.key,))
         deps.orphan_deletion_guard.on_change(lambda target: self.queue.add(target.key))
 
     async def reconcile(self, key: Key) -> float | None:
-        """Say what is held in one target."""
+        """Report the held chaperons of one target."""
         obj, target = self._status_condition.objects.get(key), self._targets.get(key)
         if obj is None or target is None or not target.ready:
             return None
-        held = self._brake.held(target)
+        held = self._guard.held(target)
         if held is not None or self._status_condition.status(obj) == "False":
-            # Nobody else may ask: after a restart, or when somebody has deleted them by hand.
-            wait, held = self._brake.wait(target), self._brake.held(target)
+            # After a restart, or if a user has deleted them, no other controller asks.
+            wait, held = self._guard.wait(target), self._guard.held(target)
             if held is None and wait > 0:
                 return wait
         await self._status_condition.say(obj, _words(held) if held is not None else _NOTHING)

@@ -91,8 +91,8 @@ class _View:
 
 
 class Exports:
-    """Exports and imports of all clusters. `changed` is called with the exported Service whenever one of them
-    changes, `turned` when a cluster becomes readable or unreadable.
+    """Exports and imports of all clusters. Calls `changed` with the exported Service at each change,
+    and `turned` when a cluster becomes readable or unreadable.
     """
 
     def __init__(self, deps: Deps, changed: Callable[[Key], None], turned: Callable[[], None]) -> None:

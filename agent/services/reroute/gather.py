@@ -27,7 +27,7 @@ _NATIVE = frozenset((BY_ADDRESSES, BY_GATEWAY))
 
 
 class Coverage:
-    """Comparison of a Service's endpoints by its user's selector with those that other clusters have published."""
+    """Comparison of a Service's endpoints by its user's selector with the endpoints of other clusters."""
 
     def __init__(self, deps: Deps) -> None:
         self._deps = deps

@@ -8,7 +8,7 @@ from agent.model.service import Selector
 
 
 class Selections:
-    """Proxy pods by Service. `changed` is called with a Service that selects its first pod or that has lost a pod."""
+    """Proxy pods by Service. Calls `changed` with a Service that selects its first pod or has lost a pod."""
 
     def __init__(self, proxies: Informer, changed: Callable[[Key], None]) -> None:
         self._proxies = proxies

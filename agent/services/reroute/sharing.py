@@ -32,9 +32,7 @@ class Scopes:
 
 
 class Sharing:
-    """Lookup of the namespaces' annotations for every Service; `changed` is called with a namespace whose
-    result changes.
-    """
+    """Lookup of namespaces' annotations for every Service. Calls `changed` with a namespace whose result changes."""
 
     def __init__(self, deps: Deps, proxies: Informer, changed: Callable[[str], None]) -> None:
         """:param proxies: with an index by namespace"""

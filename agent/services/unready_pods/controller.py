@@ -2,7 +2,7 @@
 
 kube-controller-manager/nodelifecycle sets Ready of pods on a silent node to False. Virtual nodes stay Ready, so
 that no pod is evicted from them; the agent sets the condition itself. If a silent target answers again and
-refuses the agent, the agent knows nothing about its pods, and restores the condition that they had before. The
+refuses the agent, the agent cannot read its pods, and restores the condition that they had before. The
 same holds for its endpoints in the EndpointSlices of other clusters.
 
 A terminating proxy pod waits for a silent target, and so does its namespace if that is being deleted. The

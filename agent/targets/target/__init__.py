@@ -1,4 +1,4 @@
-"""Connects to the clusters of Targets and ClusterTargets, and drains those that are deleted."""
+"""Connects to the clusters of Targets and ClusterTargets, and drains deleted Targets."""
 
 from agent.targets.target.controller import TargetController
 from agent.targets.target.secrets import TargetSecretController

@@ -1,4 +1,4 @@
-"""Finds objects of this source in a target that is being drained, including those that its stores may lack."""
+"""Finds objects of this source in a target that is being drained, including objects that its stores may lack."""
 
 from collections.abc import Container, Iterable
 
