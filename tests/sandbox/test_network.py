@@ -93,3 +93,11 @@ async def test_two_sandboxes_do_not_choose_at_the_same_time() -> None:
     await asyncio.gather(choose("a"), choose("b"))
     assert [entry.split()[1] for entry in order] == ["in", "out", "in", "out"]
     assert order[0][0] == order[1][0]
+
+
+async def test_without_the_program_ip_the_error_names_its_package(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SandboxError, match=r"need the program `ip`.*apt-get install iproute2"):
+        await network.used_networks()

@@ -78,15 +78,15 @@ def _check_network(request: Request, *, separate: bool) -> None:
     """Raise SandboxError if nodes or IP families need network namespaces and clusters do not get any."""
     if request.shape.kind == "real" and not separate:
         raise SandboxError(
-            "real nodes need network namespaces, which take root and a machine that allows them: leave out"
-            " --network=loopback and run as root, or use --nodes kwok:N"
+            "real nodes need network namespaces, which take root, `ip`, `nsenter` and a machine that allows them:"
+            " leave out --network=loopback and run as root, or use --nodes kwok:N"
         )
     if request.family != "ipv4":
         network.require_ipv6()
         if not separate:
             raise SandboxError(
-                "IPv6 needs network namespaces, which take root and a machine that allows them, since each cluster has"
-                " an address of its own and the loopback interface has only ::1: run as root without"
+                "IPv6 needs network namespaces, which take root, `ip`, `nsenter` and a machine that allows them, since"
+                " each cluster has an address of its own and the loopback interface has only ::1: run as root without"
                 " --network=loopback, or use --ip-family ipv4"
             )
 

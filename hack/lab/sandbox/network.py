@@ -207,13 +207,19 @@ def _names(folder: Path, prefix: str) -> list[str]:
 
 
 async def _ip(*arguments: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        "ip",
-        *arguments,
-        stdin=asyncio.subprocess.DEVNULL,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
+    try:
+        process = await asyncio.create_subprocess_exec(
+            "ip",
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        raise SandboxError(
+            "network namespaces need the program `ip`: install it (Debian, Ubuntu: apt-get install iproute2), or use"
+            " --network loopback"
+        ) from error
     output, errors = await process.communicate()
     if process.returncode:
         raise SandboxError(f"`ip {' '.join(arguments)}` failed: {errors.decode(errors='replace').strip()}")
