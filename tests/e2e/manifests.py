@@ -59,7 +59,7 @@ def deployment(name: str, replicas: int, **spec: Any) -> Raw:
 
 def spread_out(name: str, replicas: int) -> Raw:
     """Return a Deployment whose pods spread over all targets, even if one still has pods of other tests."""
-    constraint = spread(name, "kubernetes.io/hostname", "ScheduleAnyway")
+    constraint = spread(name, REGION, "ScheduleAnyway")
     return deployment(name, replicas, topologySpreadConstraints=[constraint])
 
 
