@@ -29,13 +29,13 @@ def test_cluster_properties_are_given_one_by_one_or_in_a_variable_with_commas(mo
 @pytest.mark.parametrize("address", ["127.0.0.1:10261", "127.9.0.1:1", "[::1]:10261", "localhost:10261"])
 def test_the_extender_is_plain_on_loopback_and_anywhere_with_certificates(address: str) -> None:
     assert parse(["--extender-address", address]).extender_address == address
-    files = ["--extender-cert=c", "--extender-key=k", "--extender-client-ca=ca"]
+    files = ["--tuning=extender-cert=c", "--tuning=extender-key=k", "--tuning=extender-client-ca=ca"]
     assert parse(["--extender-address=0.0.0.0:10261", *files]).extender_client_ca == "ca"
 
 
 @pytest.mark.parametrize("given", ["90", "90.0", "9e1", "90s", "1m30s", "1.5m", "90000ms"])
 def test_times_are_durations_of_kubernetes_or_plain_seconds(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert parse([f"--stream-idle={given}"]).stream_idle == 90
+    assert parse([f"--tuning=stream-idle={given}"]).stream_idle == 90
     monkeypatch.setenv("FLOTILLA_STREAM_IDLE", given)
     assert parse([]).stream_idle == 90
 
@@ -60,11 +60,16 @@ def test_help_names_every_flag_its_variable_and_its_default(capsys: pytest.Captu
     # Lines end at dashes, too.
     told = "".join(capsys.readouterr().out.split())
     for named in flags.flags(Settings):
+        if named.flag.tuning:
+            assert f"[${named.variables()[0]}" not in told
+            continue
         for spelling in named.spellings:
             assert spelling in told
         default = f";default{named.flag.default}" if named.flag.default else ""
         assert f"[${named.variables()[0]}{default}]" in told
-    for title, _ in flags.topics(Settings):
+    for title, found in flags.topics(Settings):
+        if all(named.flag.tuning for named in found):
+            continue
         assert title.replace(" ", "") + ":" in told
 
 
@@ -81,51 +86,51 @@ def test_an_unknown_flag_is_an_error_of_usage(capsys: pytest.CaptureFixture[str]
         (["--cluster-name", "x" * 64], "--cluster-name"),
         (["--cluster-name", "my cluster"], "--cluster-name.*label value"),
         (["--cluster-name=-x"], "--cluster-name"),
-        (["--lease-retry", "11"], "--lease-retry must be shorter.* 11s, 11s and 12s"),
-        (["--hold", "30 s"], "--hold=30 s: must be a duration such as 60s, 1m30s or 100ms, or a number of seconds"),
-        (["--probe-failures=1.5"], "--probe-failures=1.5: must be a whole number, 1 or more"),
+        (["--tuning=lease-retry=11"], "lease-retry must be shorter.* 11s, 11s and 12s"),
+        (["--tuning=hold=30 s"], "--tuning=hold=30 s: must be a duration.* or a number of seconds"),
+        (["--tuning=probe-failures=1.5"], "--tuning=probe-failures=1.5: must be a whole number, 1 or more"),
         (["--kubelet-port=0"], "--kubelet-port=0: must be from 1 to 65535"),
-        (["--token-renewal=1"], "--token-renewal=1: must be between 0 and 1"),
-        (["--source-api-token=9m"], "--source-api-token=9m: must be 10m at least: API servers give no token for less"),
+        (["--tuning=token-renewal=1"], "--tuning=token-renewal=1: must be between 0 and 1"),
+        (["--tuning=source-api-token=9m"], "--tuning=source-api-token=9m: must be 10m at least"),
         (["--source-api=:6443"], "--source-api=:6443: must be HOST:PORT"),
         (["--scheduling=first"], "--scheduling=first: must be one of ranked, reserve"),
-        (["--lease-duration", "5"], "--lease-duration"),
-        (["--probe-interval", "0"], "--probe-interval=0: must be longer than nothing"),
-        (["--probe-timeout", "nan"], "--probe-timeout"),
-        (["--pod-missing", "inf"], "--pod-missing"),
-        (["--max-in-flight=-1"], "--max-in-flight"),
+        (["--tuning=lease-duration=5"], "lease-duration"),
+        (["--tuning=probe-interval=0"], "--tuning=probe-interval=0: must be longer than nothing"),
+        (["--tuning=probe-timeout=nan"], "--tuning=probe-timeout"),
+        (["--tuning=pod-missing=inf"], "--tuning=pod-missing"),
+        (["--tuning=max-in-flight=-1"], "--tuning=max-in-flight"),
         (["--health-address", "localhost"], "--health-address.*HOST:PORT"),
-        (["--score-spread=-1"], "--score-spread=-1: must be 0 or greater"),
-        (["--score-images", "nan"], "--score-images"),
+        (["--tuning=score-spread=-1"], "--tuning=score-spread=-1: must be 0 or greater"),
+        (["--tuning=score-images=nan"], "--tuning=score-images"),
         (["--placement-strategy", "random"], "--placement-strategy=random: must be one of least, most"),
         (["--extra-score", "5:cpu"], "--extra-score=5:cpu: '5:cpu' is not WEIGHT:RESOURCE.VERSION.GROUP:OBJECT:SCORE"),
         (["--extra-score=1:a.v1.g:o:s", "--extra-score=2:b.v1.g:o:s"], "--extra-score: o:s is given twice"),
         (["--placement=hub"], "--placement=hub: must be one of auto, serve, consume, off"),
-        (["--usage-scores=yes"], "--usage-scores=yes: must be one of auto, true, false"),
-        (["--usage-scores=true", "--placement=off"], "--usage-scores=true needs --placement=auto, serve or consume"),
-        (["--score-validity=0"], "--score-validity=0: must be longer than nothing"),
+        (["--tuning=usage-scores=yes"], "--tuning=usage-scores=yes: must be one of auto, true, false"),
+        (["--tuning=usage-scores=true", "--placement=off"], "--tuning=usage-scores=true needs --placement=auto, serve"),
+        (["--tuning=score-validity=0"], "--tuning=score-validity=0: must be longer than nothing"),
         (["--score-max=cpu"], "--score-max=cpu: must be NAME=QUANTITY, such as cpu=100"),
         (["--score-max=disk=1"], "--score-max=disk=1: disk is none of cpu, memory, gpu, tpu"),
         (["--score-max=memory=much"], "--score-max=memory=much: 'much' is not a quantity.*such as memory=1Ti"),
         (["--score-max=cpu=0"], "--score-max=cpu=0: must be more than 0, such as cpu=100"),
         (["--score-max=cpu=1", "--score-max=cpu=2"], "--score-max: cpu is given twice: keep one of them"),
         (["--prometheus-scores=/nonexistent/scores.yaml"], "--prometheus-scores=.*: cannot be read: .*No such file"),
-        (["--score-placement=-1"], "--score-placement=-1: must be 0 or greater"),
+        (["--tuning=score-placement=-1"], "--tuning=score-placement=-1: must be 0 or greater"),
         (["--summary-detail", "some"], "--summary-detail=some: must be one of full, minimal, sums"),
-        (["--home-annotation", "a b"], "--home-annotation=a b: must be the key of an annotation, or a domain"),
-        (["--event-rate", "0"], "--event-rate=0: must be greater than 0"),
+        (["--tuning=home-annotation=a b"], "--tuning=home-annotation=a b: must be the key of an annotation"),
+        (["--tuning=event-rate=0"], "--tuning=event-rate=0: must be greater than 0"),
         (["--cluster-property", "tier"], "--cluster-property=tier: must be KEY=VALUE"),
         (["--cluster-property", "a b=c"], "--cluster-property"),
         (["--cluster-property", "a=b c"], "--cluster-property"),
         (["--extender-address", "127.0.0.1"], "--extender-address.*HOST:PORT"),
         (["--extender-address", "127.0.0.1:99999"], "--extender-address.*HOST:PORT"),
-        (["--extender-address", "0.0.0.0:10261"], "--extender-address.*plain HTTP.*--extender-client-ca"),
+        (["--extender-address", "0.0.0.0:10261"], "--extender-address.*plain HTTP.*extender-client-ca"),
         (["--extender-address", ":10261"], "--extender-address.*not a loopback address"),
         (["--extender-address", "[::]:10261"], "--extender-address.*not a loopback address"),
         (["--extender-address", "node.example.com:10261"], "--extender-address.*not a loopback address"),
-        (["--extender-address", "10.0.0.1:1", "--extender-cert=c", "--extender-key=k"], "give all three or none"),
-        (["--extender-address", "127.0.0.1:1", "--extender-client-ca=c"], "give all three or none"),
-        (["--hold", "0"], "--hold"),
+        (["--extender-address", "10.0.0.1:1", "--tuning=extender-cert=c,extender-key=k"], "give all three or none"),
+        (["--extender-address", "127.0.0.1:1", "--tuning=extender-client-ca=c"], "give all three or none"),
+        (["--tuning=hold=0"], "--tuning=hold"),
         (["--log-level", "loud"], "--log-level.*DEBUG"),
         (["--ac3-networks"], "--ac3-networks.*set --service-links, too"),
     ],
@@ -148,7 +153,7 @@ def test_a_variable_that_cannot_be_read_is_named(name: str, text: str, monkeypat
 
 def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("POD_NAME", "agent-0")
-    assert parse(["--identity", "me"]).replica == "me"
+    assert parse(["--tuning=identity=me"]).replica == "me"
     assert parse([]).replica == "agent-0"
     monkeypatch.delenv("POD_NAME")
     assert parse([]).replica != parse([]).replica
@@ -156,8 +161,8 @@ def test_a_replica_is_called_by_flag_then_pod_then_host(monkeypatch: pytest.Monk
 
 def test_a_fence_outlasts_an_election_whatever_its_margin() -> None:
     assert parse([]).fence_wait == 30.0
-    assert parse(["--fence-margin=2s"]).fence_wait == parse([]).lease_duration
-    assert parse(["--lease-duration=60s", "--fence-margin=45s"]).fence_wait == 60.0
+    assert parse(["--tuning=fence-margin=2s"]).fence_wait == parse([]).lease_duration
+    assert parse(["--tuning=lease-duration=60s", "--tuning=fence-margin=45s"]).fence_wait == 60.0
 
 
 def test_the_amounts_that_score_100_are_settings_one_by_one() -> None:

@@ -89,7 +89,7 @@ def _certificates(settings: Settings, client: Client, clock: Clock) -> Certifica
         return ExternalCertificate(client, namespace, secret, name)
     remedy = (
         "delete it and run helm upgrade, which creates an empty one; without the chart, create that yourself, or name"
-        " another with --certificate-secret"
+        " another with --tuning=certificate-secret"
     )
     return Rotation(
         client, namespace, secret, (name,), settings.lifetimes, clock, keeper="flotilla-webhook", remedy=remedy

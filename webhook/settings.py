@@ -25,7 +25,7 @@ from agent.base.flag_values import (
     one_of,
     whole,
 )
-from agent.base.flags import InvalidSetting, flag, optional
+from agent.base.flags import InvalidSetting, flag, optional, tuned
 from webhook.configurations import Reach, Service, by_service, by_url
 
 __all__ = ["PREFIXES", "InvalidSetting", "Settings", "own_namespace", "parse"]
@@ -71,7 +71,7 @@ class Process:
     )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "log JSON lines")
-    event_loop: EventLoop = flag(
+    event_loop: EventLoop = tuned(
         one_of(*EVENT_LOOPS),
         "asyncio",
         "asyncio: Python's own; uvloop: that of the package uvloop, which may take less CPU",
@@ -87,12 +87,14 @@ class Serving:
         Form("FILE", _authorities),
         "serve only clients with a certificate of these CAs (API servers show one when their AdmissionConfiguration"
         " says so)",
+        expert=True,
     )
-    body_limit: int = flag(whole(1, metavar="BYTES"), str(4 * 1024 * 1024), "longest request served")
+    body_limit: int = tuned(whole(1, metavar="BYTES"), str(4 * 1024 * 1024), "longest request served")
     drain: float | None = optional(
         duration(most=_LONGEST_DRAIN, why="a process is ended 10 s after SIGTERM"),
         f"how long to go on serving, not ready, after SIGTERM, {_LONGEST_DRAIN} at most; default: {_LONGEST_DRAIN} with"
         " --service, 0s with --url",
+        expert=True,
     )
     agent_user: str | None = optional(
         NAME, "the agent's user, as the API server knows it: it alone may say who has created a pod"
@@ -119,8 +121,8 @@ class Registering:
         "make the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration when they are missing, and bring"
         " them up to date at the start; without it only caBundle is written into existing ones",
     )
-    configuration_name: str = flag(NAME, "multicluster-scheduler", "name of both webhook configurations")
-    reinvocation_policy: str = flag(
+    configuration_name: str = tuned(NAME, "multicluster-scheduler", "name of both webhook configurations")
+    reinvocation_policy: str = tuned(
         one_of("Never", "IfNeeded"),
         "Never",
         "whether we are asked again after other webhooks changed a pod; used with --register",
@@ -155,7 +157,7 @@ class Certificates:
     """Its certificate."""
 
     namespace: str | None = optional(NAME, "where the certificate Secret is; default: ours, else kube-system")
-    certificate_secret: str = flag(
+    certificate_secret: str = tuned(
         NAME, "multicluster-scheduler-webhook-cert", "Secret in which replicas share CA and certificate"
     )
     certificates: str = flag(
@@ -163,15 +165,15 @@ class Certificates:
         "own",
         "who keeps certificate and caBundle: we, with a CA of our own, or somebody else, such as cert-manager",
     )
-    ca_lifetime: float = flag(DURATION, "1825d", "life of the CA; renewed when a third of it remains")
-    certificate_lifetime: float = flag(DURATION, "90d", "life of the certificate, renewed likewise")
-    overlap: float = flag(
+    ca_lifetime: float = tuned(DURATION, "1825d", "life of the CA; renewed when a third of it remains")
+    certificate_lifetime: float = tuned(DURATION, "90d", "life of the certificate, renewed likewise")
+    overlap: float = tuned(
         DURATION_OR_NONE,
         "10m",
         "how long API servers and replicas get to learn of a new CA before it is used, and of a new certificate before"
         " the earlier CA is forgotten",
     )
-    check_interval: float = flag(DURATION, "60s", "how often certificate and registration are checked")
+    check_interval: float = tuned(DURATION, "60s", "how often certificate and registration are checked")
 
     @property
     def lifetimes(self) -> Lifetimes:

@@ -26,6 +26,6 @@ def factory(name: EventLoop) -> Callable[[], asyncio.AbstractEventLoop] | None:
         made: Callable[[], asyncio.AbstractEventLoop] = import_module("uvloop").new_event_loop
     except ImportError as error:
         raise InvalidSetting(
-            f"--event-loop=uvloop: {error}: install the package uvloop (flotilla[speed]), or leave the flag out"
+            f"--tuning=event-loop=uvloop: {error}: install the package uvloop (flotilla[speed]), or leave it out"
         ) from error
     return made

@@ -1,23 +1,32 @@
 """Settings of a process: fields of dataclasses, each a flag, an environment variable and a default.
 
 A flag wins over its variable, and that over the default; a variable that is empty counts as one that is not set.
+Settings for experts share one flag, `--tuning NAME=VALUE`, and one variable. Flags and variables of their own, which
+earlier versions had, still count, with a warning.
 """
 
 import argparse
 import dataclasses
 import inspect
+import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
+from agent.base import tuning
 from agent.base.flag_values import SWITCH, Form
+from agent.base.tuning import InvalidTuning
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 PREFIX = "FLOTILLA_"
 """Prefix of environment variables."""
 DURATIONS = "Durations are written as Kubernetes does (60s, 1m30s, 100ms, 24h), or as numbers of seconds."
+TUNING = "tuning"
+"""Flag of all settings for experts."""
 _KEY = "flag"
 
 
@@ -35,6 +44,8 @@ class Flag:
     repeated: bool = False
     instead_of: str = ""
     """A field whose environment variables are ignored if this flag is on the command line."""
+    tuning: bool = False
+    """A setting for experts, given as `--tuning NAME=VALUE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +75,20 @@ def flag(form: Form[T], default: str, text: str) -> T:
     return cast("T", _field(form.read(default), Flag(form, default, text)))
 
 
-def optional(form: Form[T], text: str, *, instead_of: str = "") -> T | None:
+def tuned(form: Form[T], default: str, text: str) -> T:
+    """A setting for experts; its default is written as a user would."""
+    return cast("T", _field(form.read(default), Flag(form, default, text, tuning=True)))
+
+
+def optional(form: Form[T], text: str, *, instead_of: str = "", expert: bool = False) -> T | None:
     """A setting that is None unless it is given."""
-    return cast("T | None", _field(None, Flag(form, "", text, instead_of=instead_of)))
+    return cast("T | None", _field(None, Flag(form, "", text, instead_of=instead_of, tuning=expert)))
 
 
-def repeated(form: Form[T], text: str) -> tuple[T, ...]:
-    """A setting that may be given several times; in a variable, commas stand between its values."""
-    declared = Flag(form, "", text + " (repeat the flag; commas in the variable)", repeated=True)
-    return cast("tuple[T, ...]", _field((), declared))
+def repeated(form: Form[T], text: str, *, expert: bool = False) -> tuple[T, ...]:
+    """A setting that may be given several times; in a variable, commas separate its values."""
+    again = " (repeat it)" if expert else " (repeat the flag; commas in the variable)"
+    return cast("tuple[T, ...]", _field((), Flag(form, "", text + again, repeated=True, tuning=expert)))
 
 
 def _field(default: Any, declared: Flag) -> Any:
@@ -96,6 +112,11 @@ def flags(settings: type) -> list[Named]:
     return [named for _, found in topics(settings) for named in found]
 
 
+def experts(settings: type) -> list[Named]:
+    """Return all settings for experts."""
+    return [named for named in flags(settings) if named.flag.tuning]
+
+
 def parse(
     settings: type[T],
     arguments: Sequence[str],
@@ -112,17 +133,27 @@ def parse(
     """
     parser = argparse.ArgumentParser(prog=program, description=purpose, epilog=epilog)
     for title, found in topics(settings):
-        group = parser.add_argument_group(title)
+        documented = any(not named.flag.tuning for named in found)
+        group = parser.add_argument_group(title) if documented else parser
         for named in found:
             _add(group, named, named.variables(prefixes))
-    given = vars(parser.parse_args(arguments))
     known = flags(settings)
+    variables = tuple(prefix + TUNING.upper() for prefix in prefixes)
+    if any(named.flag.tuning for named in known):
+        _add_tuning(parser, variables)
+    given = vars(parser.parse_args(arguments))
     silenced = {named.flag.instead_of for named in known if given[named.field] is not None}
+    experts_by_flag = _read_tuning(known, f"--{TUNING}", given.get(TUNING) or ())
+    variable = next((each for each in variables if environ.get(each)), "")
+    experts_by_variable = _read_tuning(known, variable, [environ[variable]] if variable else ())
     values = {}
     for named in known:
-        variables = () if named.field in silenced else named.variables(prefixes)
-        if (value := _value(named, given[named.field], variables, environ)) is not None:
-            values[named.field] = value
+        own = () if named.field in silenced else named.variables(prefixes)
+        sources = _sources(named, given[named.field], own, environ)
+        if named.flag.tuning:
+            sources = _with_tuning(named, sources, experts_by_flag, experts_by_variable, variable)
+        if sources:
+            values[named.field] = _value(named, *sources[0])
     made = settings(**values)
     check(made)
     return made
@@ -155,25 +186,73 @@ def _add(group: Any, named: Named, variables: Sequence[str]) -> None:
     declared = named.flag
     default = f"; default {declared.default}" if declared.default else ""
     shown = f"{declared.help} [{' or '.join(f'${each}' for each in variables)}{default}]".replace("%", "%%")
+    shown = argparse.SUPPRESS if declared.tuning else shown
     more: dict[str, Any] = {"action": "append"} if declared.repeated else {}
     if declared.form is SWITCH:
         more = {"action": _Switch, "nargs": "?"}
     group.add_argument(*named.spellings, dest=named.field, metavar=declared.form.metavar, help=shown, **more)
 
 
-def _value(named: Named, given: Any, variables: Sequence[str], environ: Mapping[str, str]) -> Any:
-    """Return the value of a flag or its variable; None if neither is set. Raises InvalidSetting."""
-    source, texts = f"--{named.option}", given
-    if given is None:
-        source = next((each for each in variables if environ.get(each)), "")
-        if not source:
-            return None
-        texts = environ[source]
-        if named.flag.repeated:
-            texts = [part.strip() for part in texts.split(",") if part.strip()]
+def _add_tuning(parser: argparse.ArgumentParser, variables: Sequence[str]) -> None:
+    parser.add_argument(
+        f"--{TUNING}",
+        action="append",
+        metavar="NAME=VALUE",
+        help="a setting for experts, by its name in the table of the page Settings; repeat the flag, or separate by"
+        f" commas [{' or '.join(f'${each}' for each in variables)}]",
+    )
+
+
+def _read_tuning(known: Sequence[Named], source: str, texts: Sequence[str]) -> dict[str, list[str]]:
+    """Return the texts of settings for experts by option. Raises InvalidSetting."""
+    try:
+        return tuning.read(
+            texts,
+            experts=[named.option for named in known if named.flag.tuning],
+            others=[named.option for named in known if not named.flag.tuning],
+        )
+    except InvalidTuning as error:
+        raise InvalidSetting(f"{source}={','.join(texts)}: {error}") from error
+
+
+_Source = tuple[str, list[str]]
+"""Flag or variable that sets a value, with the texts that it has."""
+
+
+def _sources(named: Named, given: Any, variables: Sequence[str], environ: Mapping[str, str]) -> list[_Source]:
+    """Return the flag and the variable that set a value, the one that wins first."""
+    found: list[_Source] = []
+    if given is not None:
+        found.append((f"--{named.option}", given if named.flag.repeated else [given]))
+    if variable := next((each for each in variables if environ.get(each)), ""):
+        text = environ[variable]
+        parts = [part.strip() for part in text.split(",") if part.strip()] if named.flag.repeated else [text]
+        found.append((variable, parts))
+    return found
+
+
+def _with_tuning(
+    named: Named,
+    sources: Sequence[_Source],
+    by_flag: Mapping[str, list[str]],
+    by_variable: Mapping[str, list[str]],
+    variable: str,
+) -> list[_Source]:
+    """Return the sources of a setting for experts, the one that wins first; warn of those of earlier versions."""
+    for source, _ in sources:
+        log.warning("%s: a later version will refuse this; use --%s=%s=VALUE", source, TUNING, named.option)
+    found: list[_Source] = [(f"--{TUNING}={named.option}", by_flag[named.option])] if named.option in by_flag else []
+    found += [each for each in sources if each[0].startswith("--")]
+    if named.option in by_variable:
+        found.append((f"{variable}={named.option}", by_variable[named.option]))
+    return found + [each for each in sources if not each[0].startswith("--")]
+
+
+def _value(named: Named, source: str, texts: Sequence[str]) -> Any:
+    """Return the value of a setting. Raises InvalidSetting."""
     if named.flag.repeated:
         return tuple(_read(named, source, text) for text in texts)
-    return _read(named, source, texts)
+    return _read(named, source, texts[-1])
 
 
 def _read(named: Named, source: str, text: str) -> Any:

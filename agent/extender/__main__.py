@@ -17,7 +17,7 @@ from agent.settings import InvalidSetting, Settings, parse
 _PROGRAM = "python -m agent.extender"
 _PURPOSE = (
     "Flotilla's bind extender for the candidate scheduler (mode reserve), outside the agent. Of the agent's settings"
-    " those of extender, cluster, log, health and metrics count, --hold and --request-timeout."
+    " those of extender, cluster, log, health and metrics count, and of --tuning hold and request-timeout."
 )
 
 

@@ -119,13 +119,13 @@ def _tls(settings: Settings) -> ssl.SSLContext:
     try:
         context.load_cert_chain(settings.extender_cert, settings.extender_key)
     except OSError as error:
-        files = f"--extender-cert {settings.extender_cert}, --extender-key {settings.extender_key}"
+        files = f"extender-cert={settings.extender_cert}, extender-key={settings.extender_key}"
         raise InvalidSetting(f"{files}: no certificate and key in PEM that fit ({error})") from error
     try:
         context.load_verify_locations(settings.extender_client_ca)
     except OSError as error:
         raise InvalidSetting(
-            f"--extender-client-ca {settings.extender_client_ca}: no CA certificate in PEM ({error})"
+            f"--tuning=extender-client-ca={settings.extender_client_ca}: no CA certificate in PEM ({error})"
         ) from error
     return context
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from agent.base import flags
 from agent.base.flag_values import ADDRESS, FILE, LOG_LEVEL, SWITCH, TEXT, or_empty, whole
-from agent.base.flags import flag
+from agent.base.flags import flag, tuned
 from agent.model.envoyparts import CONNECTIONS
 
 PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
@@ -18,7 +18,9 @@ PREFIXES = ("FLOTILLA_GATEWAY_", "FLOTILLA_")
 class Settings:
     """The gateway."""
 
-    input: str = flag(FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)")
+    input: str = tuned(
+        FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)"
+    )
     from_cluster: bool = flag(
         SWITCH,
         "false",
@@ -27,12 +29,12 @@ class Settings:
     kubeconfig: str = flag(
         or_empty(FILE), "", "kubeconfig of that cluster; empty: the pod's service account, then $KUBECONFIG"
     )
-    pod: str = flag(TEXT, "", "name of this pod in what it says there; empty: $POD_NAME, else the host name")
-    certificates: str = flag(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
-    directory: str = flag(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
-    listen: str = flag(ADDRESS, ":15443", "where Envoy listens for gateways of peers (TLS)")
-    answer: str = flag(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
-    live: str = flag(ADDRESS, ":8081", "where Envoy answers whether it is alive: /ready (HTTP)")
+    pod: str = tuned(TEXT, "", "name of this pod in what it says there; empty: $POD_NAME, else the host name")
+    certificates: str = tuned(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
+    directory: str = tuned(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
+    listen: str = tuned(ADDRESS, ":15443", "where Envoy listens for gateways of peers (TLS)")
+    answer: str = tuned(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
+    live: str = tuned(ADDRESS, ":8081", "where Envoy answers whether it is alive: /ready (HTTP)")
     connections: int = flag(
         whole(1), str(CONNECTIONS), "connections that Envoy takes at most; from outside of the cluster three quarters"
     )
@@ -42,9 +44,9 @@ class Settings:
         "memory limit of Envoy in bytes. The gateway leaves out Services that would exceed it. 0: no limit is known."
         " The chart sets the limit of Envoy's container",
     )
-    loopback: bool = flag(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
+    loopback: bool = tuned(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
     health_address: str = flag(ADDRESS, ":8080", "/healthz, /readyz and /metrics (HTTP)")
-    prepare: bool = flag(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")
+    prepare: bool = tuned(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "log JSON lines")
 

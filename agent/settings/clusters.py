@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from agent.api import labels, names
 from agent.api.accountpolicies import OWN_ACCOUNTS
 from agent.base.flag_values import DURATION, NAME, PORT, SWITCH, TEXT, form, number, one_of, whole
-from agent.base.flags import flag, repeated
+from agent.base.flags import flag, repeated, tuned
 from agent.model.summary import DETAILS, Detail
 
 
@@ -14,17 +14,17 @@ from agent.model.summary import DETAILS, Detail
 class Connections:
     """Targets."""
 
-    probe_interval: float = flag(DURATION, "5s", "pause between probes of a target")
-    probe_timeout: float = flag(DURATION, "3s", "how long a probe waits for its answer")
-    probe_failures: int = flag(whole(1), "2", "failed probes in a row that make a ready target unreachable")
-    slow_target: float = flag(
+    probe_interval: float = tuned(DURATION, "5s", "pause between probes of a target")
+    probe_timeout: float = tuned(DURATION, "3s", "how long a probe waits for its answer")
+    probe_failures: int = tuned(whole(1), "2", "failed probes in a row that make a ready target unreachable")
+    slow_target: float = tuned(
         DURATION,
         "500ms",
         "response time of a slow target; it gets no pods that fit in another target, until it is fast again",
     )
-    agent_interval: float = flag(DURATION, "15s", "pause between checks whether a target's own agent is alive")
-    sign_interval: float = flag(DURATION, "60s", "pause between signs of life that this cluster leaves in its targets")
-    token_renewal: float = flag(
+    agent_interval: float = tuned(DURATION, "15s", "pause between checks whether a target's own agent is alive")
+    sign_interval: float = tuned(DURATION, "60s", "pause between signs of life that this cluster leaves in its targets")
+    token_renewal: float = tuned(
         number(lambda part: 0 < part < 1, "between 0 and 1"),
         "0.8",
         "fraction of the lifetime of a target's token (0 to 1) after which it is renewed",
@@ -32,7 +32,7 @@ class Connections:
     target_plugins: bool = flag(
         SWITCH, "false", "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
     )
-    release_after: float = flag(
+    release_after: float = tuned(
         DURATION, "10s", "how long a removed target that cannot be reached holds its proxy pods"
     )
 
@@ -46,12 +46,12 @@ class VirtualNodes:
     kubelet_signer: str = flag(
         TEXT, "", "signer of its serving certificate; empty: $VKUBELET_CSR_SIGNER_NAME, else kubelet's"
     )
-    stream_idle: float = flag(
+    stream_idle: float = tuned(
         DURATION, "4h", "how long logs, exec and port-forward may be silent before they are ended"
     )
-    node_lease_renew: float = flag(DURATION, "9s", "pause between renewals of a virtual node's lease")
-    node_lease_duration: float = flag(DURATION, "40s", "validity of a virtual node's lease")
-    answer_daemon_sets: bool = flag(
+    node_lease_renew: float = tuned(DURATION, "9s", "pause between renewals of a virtual node's lease")
+    node_lease_duration: float = tuned(DURATION, "40s", "validity of a virtual node's lease")
+    answer_daemon_sets: bool = tuned(
         SWITCH,
         "true",
         "pods of DaemonSets on virtual nodes count as ready, though none of their containers runs, so that rollouts"
@@ -84,13 +84,14 @@ class Sources:
     source_controller: bool = flag(
         SWITCH, "true", "reconcile Sources and ClusterSources into service accounts and bindings"
     )
-    source_role: str = flag(TEXT, "multicluster-scheduler-source", "ClusterRole that Sources are bound to")
+    source_role: str = tuned(TEXT, "multicluster-scheduler-source", "ClusterRole that Sources are bound to")
     own_account: tuple[str, ...] = repeated(
         NAME,
         "service account of Flotilla in the agent's namespace, as which no pod of another cluster runs; not given:"
         " those of a release of the chart with the name flotilla",
+        expert=True,
     )
-    summary_viewer_role: str = flag(
+    summary_viewer_role: str = tuned(
         TEXT, "multicluster-scheduler-cluster-summary-viewer", "ClusterRole that lets Sources read the ClusterSummary"
     )
     summary_detail: Detail = flag(
@@ -104,13 +105,13 @@ class Sources:
         "false",
         "report the usage of nodes to Sources, if metrics.k8s.io is served; scores of idle capacity need it",
     )
-    summary_used_interval: float = flag(
+    summary_used_interval: float = tuned(
         DURATION, "30s", "pause between reads of the usage of nodes; reported if it has changed by 2 % of the capacity"
     )
     cluster_property: tuple[str, ...] = repeated(
         _PROPERTY, "KEY=VALUE, a label of virtual nodes that represent this cluster"
     )
-    discovery_interval: float = flag(
+    discovery_interval: float = tuned(
         DURATION, "5m", "pause between checks of state without a watch: served kinds, state of network drivers"
     )
 

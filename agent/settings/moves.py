@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from agent.base.flag_values import DURATION, DURATION_OR_NONE, POSITIVE, SWITCH, Form, duration, whole
-from agent.base.flags import flag
+from agent.base.flags import flag, tuned
 from agent.model import target_health
 from agent.model.target_health import InvalidTerm
 
@@ -25,19 +25,19 @@ class Moves:
         "move running pods to another target when theirs is lost, or not one that they may be in any more, and read"
         " which these are on Deployments and the like, too; off: new pods go where they and their namespaces say",
     )
-    withdraw: float = flag(
+    withdraw: float = tuned(
         DURATION_OR_NONE,
         "5s",
         "how long a pod that is deleted serves on after the last cluster has stopped routing to it, where a Service"
         " selects it; 0: it ends at once",
     )
-    move_parallel: int = flag(
+    move_parallel: int = tuned(
         whole(1),
         "32",
         "replacements that start at the same time; each counts until it is ready, for a minute at most, and without a"
         " node for 10 s",
     )
-    move_rate: float = flag(
+    move_rate: float = tuned(
         POSITIVE, "10", "moves that may begin in a second; those of pods in lost targets do not count"
     )
     failover_after: float = flag(
@@ -46,27 +46,27 @@ class Moves:
         "with moves: how long a target may give no answer before its pods are replaced elsewhere, where neither they"
         " nor the Target say so; never: they wait for it",
     )
-    stable_after: float = flag(
+    stable_after: float = tuned(
         DURATION,
         "60s",
         "with moves: how long a target that was lost has to answer before it has new pods; twice as long with each"
         " further outage within the hour, 15m at most",
     )
-    fail_back_after: float = flag(
+    fail_back_after: float = tuned(
         DURATION,
         "10m",
         "with moves: how long a target has to have answered, and been open for new pods, before pods that prefer it,"
         " and that say multicluster/fail-back: auto, go back to it",
     )
-    fence_after: float = flag(
+    fence_after: float = tuned(
         duration("1s", "1h"),
         "60s",
         "with moves: how long the agent of a target that hears nothing from here lets pods run that are annotated"
         " multicluster/fence: lease, before it stops them",
     )
-    fence_margin: float = flag(
+    fence_margin: float = tuned(
         DURATION,
         "30s",
         "how much longer than that, and than the pod's grace, it takes before another one starts elsewhere: the agent"
-        " there may just have failed, and another follow it (so --lease-duration at least); requests may be late",
+        " there may just have failed, and another follow it (so lease-duration at least); requests may be late",
     )

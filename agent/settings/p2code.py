@@ -5,7 +5,7 @@ from typing import Literal
 
 from agent.api.names.ac3 import AC3_NAMESPACE
 from agent.base.flag_values import SWITCH, TEXT, one_of
-from agent.base.flags import InvalidSetting, flag
+from agent.base.flags import InvalidSetting, flag, tuned
 from agent.settings.pods import Followers
 
 Precedence = Literal["global", "and"]
@@ -21,7 +21,7 @@ class Applications:
         "false",
         "serve P2CodeSchedulingManifests: bundle their manifests, and choose a cluster for each bundle",
     )
-    p2code_precedence: Precedence = flag(
+    p2code_precedence: Precedence = tuned(
         one_of("global", "and"),
         "global",
         "with p2code, effect of a filter that is both in globalAnnotations and in a workload's annotations: global"
@@ -34,7 +34,7 @@ class Applications:
         " cluster, and pods run in the chosen one), works (ManifestWorks of Open Cluster Management bring all manifests"
         " to the chosen cluster)",
     )
-    p2code_namespace: str = flag(
+    p2code_namespace: str = tuned(
         TEXT,
         "",
         "with p2code, the only namespace whose P2CodeSchedulingManifests are served, as p2code-scheduler-system;"
@@ -51,7 +51,7 @@ class Networks(Followers):
         "false",
         "serve MultiClusterNetworks: create their ServiceLinks, and share their Services; needs service-links",
     )
-    ac3_namespace: str = flag(
+    ac3_namespace: str = tuned(
         TEXT,
         AC3_NAMESPACE,
         "with ac3-networks, the namespace whose MultiClusterNetworks may link Services of other namespaces; empty:"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from agent.base.flag_values import DURATION, DURATION_OR_NONE, Form, one_of
-from agent.base.flags import InvalidSetting, flag, repeated
+from agent.base.flags import InvalidSetting, flag, repeated, tuned
 from agent.model import promscore
 from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
 from agent.model.quantity import InvalidQuantity, Quantity
@@ -64,19 +64,19 @@ class Placements:
         " off (pods that name one wait); auto: serve if our chart installed the CRDs, consume if another"
         " project did",
     )
-    placement_grace: float = flag(
+    placement_grace: float = tuned(
         DURATION_OR_NONE,
         "10s",
         "how long pods stay in a target that has returned, though their Placement has dropped it meanwhile, so that the"
         " Placement can choose it again; 0: not at all",
     )
-    usage_scores: UsageScores = flag(
+    usage_scores: UsageScores = tuned(
         one_of("auto", "true", "false"),
         "auto",
         "write scores of free and used capacity for ManagedClusters (AddOnPlacementScore resource-usage-score); auto:"
         " if this agent evaluates Placements",
     )
-    score_validity: float = flag(
+    score_validity: float = tuned(
         DURATION, "15m", "validity of these scores; they are renewed when a third of it is left"
     )
     score_max: tuple[str, ...] = repeated(
@@ -104,7 +104,10 @@ class Placements:
         if twice is not None:
             raise InvalidSetting(f"--score-max: {twice} is given twice: keep one of them")
         if self.placement == "off":
-            given = {"--usage-scores=true": self.usage_scores == "true", "--prometheus-scores": self.prometheus_scores}
+            given = {
+                "--tuning=usage-scores=true": self.usage_scores == "true",
+                "--prometheus-scores": self.prometheus_scores,
+            }
             for flag_given in (name for name, is_given in given.items() if is_given):
                 raise InvalidSetting(
                     f"{flag_given} needs --placement=auto, serve or consume: with off nobody looks at scores"

@@ -6,7 +6,7 @@ from typing import Literal
 from agent.api import labels
 from agent.api.names.links import GATEWAY_SERVICE
 from agent.base.flag_values import ADDRESS, DURATION, NAME, POSITIVE, SWITCH, duration, form, one_of, or_empty
-from agent.base.flags import flag, repeated
+from agent.base.flags import flag, repeated, tuned
 from agent.model import sourceapi
 
 _ANNOTATION = form("KEY", labels.is_key, "must be the key of an annotation, or a domain")
@@ -17,13 +17,14 @@ _REACHED = form("HOST:PORT", lambda text: sourceapi.split(text) is not None, "mu
 class Delegates:
     """Delegates."""
 
-    pod_missing: float = flag(DURATION, "60s", "how long a delegate is missing before its chaperon makes it again")
+    pod_missing: float = tuned(DURATION, "60s", "how long a delegate is missing before its chaperon makes it again")
     home_annotation: tuple[str, ...] = repeated(
         _ANNOTATION,
         "annotation of delegates, or domain of its key, that comes home, and no other; none: all but those that others"
         " act upon; of a Target with spec.podCIDRs none that holds addresses of pods",
+        expert=True,
     )
-    event_rate: float = flag(
+    event_rate: float = tuned(
         POSITIVE, "10", "warnings about its delegates that a target may have told per second; ten times as many at once"
     )
 
@@ -32,16 +33,16 @@ class Delegates:
 class Followers:
     """Objects that follow pods."""
 
-    follow_wait: float = flag(
+    follow_wait: float = tuned(
         DURATION, "5s", "how long a pod waits at most for what it needs to be copied to its target"
     )
-    follow_linger: float = flag(DURATION, "10s", "how long a copy stays in a target after the last pod that needs it")
-    orphaned_claim_delay: float = flag(
+    follow_linger: float = tuned(DURATION, "10s", "how long a copy stays in a target after the last pod that needs it")
+    orphaned_claim_delay: float = tuned(
         DURATION,
         "24h",
         "how long a volume claim stays in a target that this cluster no longer has and the agent has not seen going",
     )
-    stand_in_volumes: bool = flag(
+    stand_in_volumes: bool = tuned(
         SWITCH,
         "true",
         "claims whose volume is in a target are Bound here, too, by a volume that stands for it and that nothing can"
@@ -57,12 +58,12 @@ class Followers:
         "true",
         "tokens of all service accounts may go there; off: those that annotations of their namespaces name",
     )
-    source_api_token: float = flag(
+    source_api_token: float = tuned(
         duration(least="10m", why="API servers give no token for less"),
         "1h",
         "validity of the tokens that they get, renewed in time; 10 minutes or more",
     )
-    share_linger: float = flag(
+    share_linger: float = tuned(
         DURATION, "10s", "how long a Service stays shared after the last proxy pod that it selects is gone"
     )
     service_reroute: Literal["auto", "always", "never"] = flag(
@@ -71,7 +72,7 @@ class Followers:
         "when selectors of Services that select proxy pods are rewritten in this cluster; auto: only where endpoints"
         " would be wrong otherwise, as with the network drivers cilium and mcs",
     )
-    endpoints_grace: float = flag(
+    endpoints_grace: float = tuned(
         DURATION,
         "40s",
         "how long endpoints in a target that does not answer count as ready, as those of a silent node do",
@@ -115,7 +116,7 @@ class Followers:
         "this cluster has gateways: Services reach other clusters that have some through these, where pods do not reach"
         " each other at their addresses",
     )
-    gateway_service: str = flag(
+    gateway_service: str = tuned(
         NAME, GATEWAY_SERVICE, "Service of the gateways, in the agent's namespace, with a port named gateway"
     )
     gateway_headless: bool = flag(

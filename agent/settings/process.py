@@ -8,7 +8,7 @@ from uuid import uuid4
 from agent.api import labels
 from agent.base.eventloop import EVENT_LOOPS, EventLoop
 from agent.base.flag_values import ADDRESS, DURATION, FILE, LOG_LEVEL, SWITCH, TEXT, form, one_of, or_empty
-from agent.base.flags import InvalidSetting, flag
+from agent.base.flags import InvalidSetting, flag, tuned
 from agent.model import hostport
 from agent.model.duration import written
 
@@ -37,15 +37,15 @@ class Process:
     )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "write logs as JSON lines")
-    request_timeout: float = flag(
+    request_timeout: float = tuned(
         DURATION, "10s", "how long a request to an API server may take; of a list, how long nothing of it may come"
     )
-    event_loop: EventLoop = flag(
+    event_loop: EventLoop = tuned(
         one_of(*EVENT_LOOPS),
         "asyncio",
         "asyncio: Python's own; uvloop: that of the package uvloop, which may take less CPU",
     )
-    unwell_after: float = flag(
+    unwell_after: float = tuned(
         DURATION,
         "60s",
         "how long a watch may fail, or a task be started again and again, until its target is not ready, or, in this"
@@ -65,10 +65,10 @@ class Leadership:
     """Leader election."""
 
     namespace: str = flag(TEXT, "", "namespace of the leader lease; empty: the pod's own, else kube-system")
-    identity: str = flag(TEXT, "", "name of this replica in leader election; empty: host name and a random part")
-    lease_duration: float = flag(DURATION, "12s", "how long others wait for a leader that went silent")
-    lease_renew: float = flag(DURATION, "11s", "how long the leader tries to renew its lease before it stops leading")
-    lease_retry: float = flag(
+    identity: str = tuned(TEXT, "", "name of this replica in leader election; empty: host name and a random part")
+    lease_duration: float = tuned(DURATION, "12s", "how long others wait for a leader that went silent")
+    lease_renew: float = tuned(DURATION, "11s", "how long the leader tries to renew its lease before it stops leading")
+    lease_retry: float = tuned(
         DURATION,
         "1.4s",
         "time between renewals of the lease, answered or not; a replica that waits looks twice as often",
@@ -83,6 +83,6 @@ class Leadership:
         """Raise InvalidSetting if the times of leader election contradict each other."""
         if not self.lease_retry < self.lease_renew < self.lease_duration:
             raise InvalidSetting(
-                f"--lease-retry must be shorter than --lease-renew, and that shorter than --lease-duration; they are"
+                "--tuning: lease-retry must be shorter than lease-renew, and that shorter than lease-duration; they are"
                 f" {written(self.lease_retry)}, {written(self.lease_renew)} and {written(self.lease_duration)}"
             )

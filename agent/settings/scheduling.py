@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from agent.base.flag_values import ADDRESS, DURATION, FILE, NOT_NEGATIVE, SWITCH, Form, one_of, or_empty, whole
-from agent.base.flags import InvalidSetting, flag, repeated
+from agent.base.flags import InvalidSetting, flag, repeated, tuned
 from agent.model import hostport, targetchoice
 from agent.ranking.extrascore import FORM, ExtraScore
 from agent.ranking.scores import Strategy, Weights
@@ -30,7 +30,7 @@ def _targets(*, ordered: bool) -> Form[str]:
 class Scheduling:
     """Scheduling."""
 
-    max_in_flight: int = flag(whole(1), "64", "number of pods that are scheduled at the same time")
+    max_in_flight: int = tuned(whole(1), "64", "number of pods that are scheduled at the same time")
     scheduling: Mode = flag(
         one_of("ranked", "reserve"),
         "ranked",
@@ -47,24 +47,26 @@ class Scheduling:
         "",
         "targets allowed to pods of all namespaces, in the form of multicluster/allowed-targets; empty: all",
     )
-    dwell: float = flag(
+    dwell: float = tuned(
         DURATION, "30s", "how long a pod that fits in no target waits in its present target before it tries again"
     )
-    take_up: float = flag(
+    take_up: float = tuned(
         DURATION,
         "60s",
         "how long a pod waits for a target whose agent and scheduler ignore it, before it tries another target that"
         " fits; set more than a busy scheduler takes between two of this cluster's pods",
     )
-    reserve_patience: float = flag(DURATION, "2s", "mode reserve: how long the first reservation waits for better ones")
-    reserve_candidates: int = flag(
+    reserve_patience: float = tuned(
+        DURATION, "2s", "mode reserve: how long the first reservation waits for better ones"
+    )
+    reserve_candidates: int = tuned(
         whole(0),
         "0",
         "mode reserve: candidates that a pod without a group has at a time, in the targets that rank best; each"
         " candidate that is refused or gets no response is replaced by one in another target; 0: candidates in all"
         " targets",
     )
-    group_timeout: float = flag(
+    group_timeout: float = tuned(
         DURATION, "30s", "how long the pods of a group collect reservations before they release them all"
     )
     candidate_scheduler: bool = flag(
@@ -75,7 +77,7 @@ class Scheduling:
 
 
 def _weight(default: float, text: str) -> float:
-    return flag(NOT_NEGATIVE, f"{default:g}", text)
+    return tuned(NOT_NEGATIVE, f"{default:g}", text)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,12 +140,12 @@ class Extender:
     extender_address: str = flag(
         or_empty(ADDRESS), "", "HOST:PORT of the bind extender for the candidate scheduler; empty: none is served"
     )
-    extender_cert: str = flag(
+    extender_cert: str = tuned(
         or_empty(FILE), "", "file of the extender's certificate; without one, it serves loopback only"
     )
-    extender_key: str = flag(or_empty(FILE), "", "file of the certificate's key")
-    extender_client_ca: str = flag(or_empty(FILE), "", "file of the CA whose client certificates the extender accepts")
-    hold: float = flag(DURATION, "30s", "how long a candidate with a reserved node waits for its source's permission")
+    extender_key: str = tuned(or_empty(FILE), "", "file of the certificate's key")
+    extender_client_ca: str = tuned(or_empty(FILE), "", "file of the CA whose client certificates the extender accepts")
+    hold: float = tuned(DURATION, "30s", "how long a candidate with a reserved node waits for its source's permission")
 
     def check(self) -> None:
         """Raise InvalidSetting unless the extender listens on loopback or authenticates its clients.
@@ -158,12 +160,12 @@ class Extender:
         files = (self.extender_cert, self.extender_key, self.extender_client_ca)
         if any(files) and not all(files):
             raise InvalidSetting(
-                "--extender-cert, --extender-key and --extender-client-ca belong together: give all three or none"
+                "--tuning: extender-cert, extender-key and extender-client-ca belong together: give all three or none"
             )
         if not any(files) and not _is_loopback(host):
             raise InvalidSetting(
                 f"--extender-address={self.extender_address}: is not a loopback address, and plain HTTP is served on"
-                " those only: use 127.0.0.1, or give --extender-cert, --extender-key and --extender-client-ca"
+                " those only: use 127.0.0.1, or give --tuning extender-cert, extender-key and extender-client-ca"
             )
 
 

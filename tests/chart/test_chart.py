@@ -210,6 +210,32 @@ def test_settings_reach_the_processes() -> None:
     assert webhook.register is False
 
 
+def test_settings_for_experts_reach_the_processes() -> None:
+    objects = template(
+        "agent.settings.probe-interval=2.5",
+        "agent.tuning.probe-interval=3.5",
+        "agent.tuning.stand-in-volumes=false",
+        "webhook.tuning.overlap=20m",
+    )
+    found = dict(pods(objects))
+    arguments = found["flotilla-agent"]["spec"]["containers"][0]["args"]
+    assert [each for each in arguments if "probe-interval" in each] == ["--tuning=probe-interval=3.5"]
+    assert parse_agent(arguments).stand_in_volumes is False
+    webhook = parse_webhook(found["flotilla-webhook"]["spec"]["containers"][0]["args"], {})
+    assert webhook.lifetimes.overlap.total_seconds() == 1200
+
+
+def test_no_process_gets_flags_of_earlier_versions(caplog: pytest.LogCaptureFixture) -> None:
+    for settings in MATRIX:
+        for _, pod in pods(template(*settings)):
+            for container in pod["spec"]["containers"]:
+                if container["command"] == ["python", "-m", "agent"]:
+                    parse_agent(container["args"])
+                elif container["command"] == ["python", "-m", "webhook"]:
+                    parse_webhook(container["args"], {})
+    assert not caplog.messages
+
+
 DIGEST = "sha256:" + 64 * "0"
 
 
@@ -376,9 +402,9 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
     arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
     assert [each for each in arguments if "p2code" in each] == [
         "--p2code",
-        "--p2code-precedence=and",
+        "--tuning=p2code-precedence=and",
         "--p2code-distribution=works",
-        "--p2code-namespace=x",
+        "--tuning=p2code-namespace=x",
     ]
     without = str(at_work(template()))
     assert wanted["spec"]["group"] not in without
@@ -582,7 +608,7 @@ def test_gateways_come_with_the_rights_of_their_table_and_without_the_key_of_the
     assert mounted["secretName"] == GATEWAY_SECRET
     assert {each["key"] for each in mounted["items"]} == {"tls.crt", "tls.key"}
     arguments_of_agent = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
-    told = {"--gateway", "--gateway-service=flotilla-gateway", "--gateway-address=gw.example.org:443"}
+    told = {"--gateway", "--tuning=gateway-service=flotilla-gateway", "--gateway-address=gw.example.org:443"}
     assert told <= set(arguments_of_agent)
     assert "--gateway-udp" not in arguments_of_agent
     asked = dict(pods(template("gateway.enabled=true", "gateway.udp=true")))["flotilla-agent"]
@@ -719,6 +745,8 @@ SCORED = ",".join(
             ("webhook.settings.max-in-flight=2",),
             "webhook.settings.max-in-flight: the webhook of this version has no",
         ),
+        (("agent.tuning.probe-intervall=2",), "agent.tuning.probe-intervall: the agent of this version has no such"),
+        (("agent.tuning.moves=true",), "agent.tuning.moves: use agent.settings.moves"),
         (
             ("webhook.serviceAccount.create=false",),
             "webhook.serviceAccount.create=false needs webhook.serviceAccount.name",

@@ -172,6 +172,14 @@ async def test_where_admiralty_is_installed_it_says_what_to_do(cluster: Cluster,
         await gone(functools.partial(client.get, CRDS, metadata["name"]))
 
 
+async def test_notes_name_settings_that_are_for_experts_by_now(cluster: Cluster) -> None:
+    given = "agent.settings.probe-interval=9,agent.settings.source-api=a:1,webhook.settings.overlap=20m"
+    shown = await call(cluster, "install", "flotilla", *FLAGS, "--dry-run=server", f"--set={given}")
+    moved = [line.partition(" is for experts")[0] for line in shown.splitlines() if " is for experts" in line]
+    assert moved == ["agent.settings.probe-interval", "webhook.settings.overlap"]
+    assert "set agent.tuning.probe-interval=9 instead" in shown
+
+
 async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client) -> None:
     asked = ("--set", "agent.placement.crds=true")
     rendered = await asyncio.to_thread(helm.template, asked[1])

@@ -85,7 +85,7 @@ def test_before_the_agent_has_decided_a_flag_says_which_precedence_it_has() -> N
     explained = explanation_of(psm(TWICE), ())
     assert [each.filters for each in explained.bundles] == [FIRST]
     (note,) = explained.notes
-    assert note.endswith("give --agent-flag=--p2code-precedence=and")
+    assert note.endswith("give --agent-flag=--tuning=p2code-precedence=and")
     explained = explanation_of(psm(TWICE), (), settings=Settings(p2code_precedence="and"))
     assert [sorted(each.filters) for each in explained.bundles] == [BOTH]
     assert explained.notes == []

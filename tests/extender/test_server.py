@@ -112,9 +112,9 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
 @pytest.mark.parametrize(
     ("setting", "content", "words"),
     [
-        ("extender_cert", b"", "--extender-cert .*, --extender-key .*: no certificate and key in PEM that fit"),
-        ("extender_key", None, "--extender-key"),
-        ("extender_client_ca", b"no PEM", "--extender-client-ca .*: no CA certificate in PEM"),
+        ("extender_cert", b"", "extender-cert=.*, extender-key=.*: no certificate and key in PEM that fit"),
+        ("extender_key", None, "extender-key="),
+        ("extender_client_ca", b"no PEM", "--tuning=extender-client-ca=.*: no CA certificate in PEM"),
     ],
 )
 async def test_files_that_cannot_be_used_are_named_at_the_start(

@@ -78,7 +78,7 @@ async def pair(gateways: tuple[GatewayPod, GatewayPod, str]) -> Pairs:
 
 async def test_envoy_starts_with_what_is_prepared(tmp_path: Path) -> None:
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "agent.gateway", "--prepare", f"--directory={tmp_path}")
+        *(sys.executable, "-m", "agent.gateway", "--tuning=prepare=true", f"--tuning=directory={tmp_path}")
     )
     assert await process.wait() == 0
     arguments = envoy.arguments(str(tmp_path))

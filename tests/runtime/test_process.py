@@ -37,7 +37,7 @@ def test_an_event_loop_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyP
         raise AssertionError
 
     monkeypatch.setitem(sys.modules, "uvloop", None)
-    with pytest.raises(InvalidSetting, match=r"--event-loop=uvloop: .* install the package uvloop"):
+    with pytest.raises(InvalidSetting, match=r"--tuning=event-loop=uvloop: .* install the package uvloop"):
         run_until_signal(main(), "uvloop")
 
 

@@ -126,7 +126,7 @@ async def test_a_secret_with_other_data_is_left_alone_and_reported(place: Place)
         await until(reported, what="the report")
         problem = webhook.certificate_loop.certificate_problem() or ""
         assert "delete it and run helm upgrade, which creates an empty one" in problem
-        assert "or name another with --certificate-secret" in problem
+        assert "or name another with --tuning=certificate-secret" in problem
         assert not await place.is_ready(webhook)
     assert await place.client.get(SECRETS, SECRET, place.namespace) == made
 

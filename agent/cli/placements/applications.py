@@ -30,7 +30,7 @@ Raw = Mapping[str, Any]
 _SHOWN = 6
 _UNSURE = (
     "of filters that are global and a workload's own, the global ones are shown: if the agent has another precedence,"
-    " give --agent-flag=--p2code-precedence=and"
+    " give --agent-flag=--tuning=p2code-precedence=and"
 )
 
 

@@ -69,5 +69,5 @@ def decide(pod: FencedPod) -> MarkChaperon | Note | None:
     if promise is None or promise.replica not in pod.replicas:
         return Note(None, f"{_SILENT}, {_VERSION}")
     if not fence.covers(promise, pod.term, pod.spec):
-        return Note(None, "the agent there has not yet said that it does for the new --fence-after")
+        return Note(None, "the agent there has not yet said that it does for the new fence-after")
     return Note(promise.seconds)

@@ -5,7 +5,7 @@ Writes   one AddOnPlacementScore `resource-usage-score` in the namespace of each
          when a score has changed or two thirds of its validity are over, at most every 2 s. The condition UsageScores
          of Targets, after a first obstacle.
 Absent target: its cluster loses its scores at once. While a target connects, its scores stay until they expire.
-Nothing is written without Placements. If another controller evaluates them, --usage-scores=true is needed.
+Nothing is written without Placements. If another controller evaluates them, usage-scores=true is needed.
 """
 
 import time

@@ -88,7 +88,7 @@ class DelegateEvents(Controller[tuple[Key, Key]]):
         if found is not None:
             message = (
                 f"it has more warnings about delegates than {per_second:g} a second: what is more is not told on proxy"
-                f" pods, see flotilla_delegate_events_dropped_total and --event-rate"
+                f" pods, see flotilla_delegate_events_dropped_total and --tuning=event-rate"
             )
             self._deps.recorder.event(found.decode(), "Warning", "EventsDropped", message)
         return False

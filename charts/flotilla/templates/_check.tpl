@@ -75,6 +75,16 @@
 {{- end -}}
 {{- end -}}
 {{- $known := .Files.Get "files/settings.yaml" | fromYaml -}}
+{{- range $process := list "agent" "webhook" -}}
+{{- range $name, $_ := default (dict) (get $values $process).tuning -}}
+{{- if not (has $name (get $known (printf "%sTuning" $process))) -}}
+{{- if has $name (get $known $process) -}}
+{{- fail (printf "%s.tuning.%s: use %s.settings.%s" $process $name $process $name) -}}
+{{- end -}}
+{{- fail (printf "%s.tuning.%s: the %s of this version has no such setting (docs/settings.md has all of them)" $process $name $process) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- range $process, $given := dict "agent" $agent.settings "webhook" $values.webhook.settings -}}
 {{- range $name, $_ := $given -}}
 {{- if not (has $name (get $known $process)) -}}

@@ -91,12 +91,13 @@ imagePullSecrets:
 {{- end }}
 {{- end -}}
 
-{{- /* Values of the agent, with those that Admiralty calls controllerManager over them. */ -}}
+{{- /* Values of the agent, with those that Admiralty calls controllerManager over them. Its settings include agent.tuning. */ -}}
 {{- define "flotilla.agent" -}}
 {{- $agent := mergeOverwrite (deepCopy .Values.agent) (omit .Values.controllerManager "certificateSignerName") -}}
 {{- with .Values.controllerManager.certificateSignerName -}}
 {{- $_ := set $agent "settings" (merge (dict "kubelet-signer" .) $agent.settings) -}}
 {{- end -}}
+{{- $_ := set $agent "settings" (merge (dict) (default (dict) $agent.tuning) $agent.settings) -}}
 {{- $agent | toYaml -}}
 {{- end -}}
 
@@ -290,15 +291,11 @@ startupProbe:
 {{- end -}}
 {{- end -}}
 
-{{- /* Flags of a map of settings, true and false as --name and --no-name. */ -}}
+{{- /* Flags of a map of settings, those for experts as --tuning: (dict "root" $ "process" "agent" "settings" (dict)) */ -}}
 {{- define "flotilla.flags" -}}
-{{- range $name, $value := . }}
-{{- if kindIs "bool" $value }}
-- --{{ if not $value }}no-{{ end }}{{ $name }}
-{{- else if kindIs "float64" $value }}
-- {{ printf "--%s=%s" $name (toString (ternary (int64 $value) $value (eq (floor $value) $value))) | quote }}
-{{- else }}
-- {{ printf "--%s=%s" $name (toString $value) | quote }}
-{{- end }}
+{{- $experts := get (.root.Files.Get "files/settings.yaml" | fromYaml) (printf "%sTuning" .process) -}}
+{{- range $name, $value := .settings }}
+{{- if kindIs "float64" $value }}{{ $value = ternary (int64 $value) $value (eq (floor $value) $value) }}{{ end }}
+- {{ printf "--%s%s=%s" (ternary "tuning=" "" (has $name $experts)) $name (toString $value) | quote }}
 {{- end }}
 {{- end -}}

@@ -145,20 +145,20 @@ class GatewayPod:
         # In a cluster's network namespace the agent listens on 8081.
         own, more = ("127.0.0.1", 10000) if self._in_cluster else (self.address, 0)
         flags: dict[str, object] = {
-            "input": self.directory / "gateway.json",
-            "certificates": self.directory,
-            "directory": self.directory,
-            "listen": f":{PORT}" if self._in_cluster else self.at,
-            "answer": hostport.join(own, 19903),
-            "live": hostport.join(own, 8081 + more),
+            "tuning=input": self.directory / "gateway.json",
+            "tuning=certificates": self.directory,
+            "tuning=directory": self.directory,
+            "tuning=listen": f":{PORT}" if self._in_cluster else self.at,
+            "tuning=answer": hostport.join(own, 19903),
+            "tuning=live": hostport.join(own, 8081 + more),
             "health-address": hostport.join(own, 8080 + more),
             "connections": self._connections,
         }
         if self._kubeconfig:
-            flags |= {"kubeconfig": Path(self._kubeconfig), "pod": self.address}
+            flags |= {"kubeconfig": Path(self._kubeconfig), "tuning=pod": self.address}
         given = [f"--{name}={value}" for name, value in flags.items()]
         given += ["--from-cluster"] if self._kubeconfig else []
-        await self._start("control", sys.executable, "-m", "agent.gateway", "--loopback", *given)
+        await self._start("control", sys.executable, "-m", "agent.gateway", "--tuning=loopback=true", *given)
 
     async def start_envoy(self) -> None:
         """Start Envoy as the chart does."""
