@@ -121,7 +121,7 @@ def build(deps: Deps) -> list[Controller[Any]]:
 
 
 def optional_controllers(settings: Settings) -> list[Factory]:
-    """Return controllers that are off by default; each is imported only if its setting asks for it."""
+    """Return controllers that settings switch on or off; each is imported only if it is on."""
     controllers: list[Factory] = []
     if settings.moves:
         from agent.moves.mover.controller import Mover

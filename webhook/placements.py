@@ -15,7 +15,6 @@ from agent.api.names.ocm import (
     EVALUATE,
     KEEP_DECIDED,
     LABEL_CLUSTER_SET,
-    MOVE,
     OCM_GROUP,
     PLACEMENT,
     PLACEMENT_GROUP,
@@ -55,11 +54,7 @@ def of_namespace(request: Request) -> Answer:
 def of_placement(request: Request) -> Answer:
     """Our own annotations of a Placement. Raises Malformed."""
     annotations = _annotations(_object(request, PLACEMENTS.name))
-    moves = annotations.get(WHEN_UNPLACED) == MOVE
-    warnings = [
-        f"annotation {WHEN_UNPLACED}: {MOVE} moves pods only where the agent has --moves: else they stay"
-    ] * moves
-    return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), warnings)
+    return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), [])
 
 
 class SetGuard:

@@ -87,7 +87,10 @@ async def _ask(about: Retirer, title: str, seconds: float) -> None:
 def objection(target: Raw, title: str) -> str:
     """Return why a target cannot fail over, with the remedy; empty if it can."""
     if not _condition(target, lifecycle.STABLE):
-        return "the agent of this cluster moves no pods: give it the flag --moves (see docs/failover.md)"
+        return (
+            "the agent of this cluster moves no pods: remove its flag --no-moves (agent.settings.moves=false of the"
+            " chart; see docs/failover.md)"
+        )
     if _condition(target, "Reachable").get("status") != "False":
         return f"target {title} answers: empty it by `flotilla drain {title.rpartition('/')[2]}`"
     return ""

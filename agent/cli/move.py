@@ -14,7 +14,7 @@ from agent.cli.agentflags import AgentFlag, settings_of
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, agent_notes, moves_pods, read_proxies, read_targets, source
 from agent.cli.moving import lines, objects
-from agent.cli.moving.asking import Asking, Move
+from agent.cli.moving.asking import OFF, Asking, Move
 from agent.cli.moving.fates import Fate, fates_table
 from agent.cli.moving.waiting import listed
 from agent.cli.options import Context, Kubeconfig, Namespace, Output, OutputOption, duration, finish
@@ -129,7 +129,7 @@ async def _look(where: Source) -> tuple[show.Found, list[Object]]:
     targets = await read_targets(where.client, where.namespace, notes)
     pods = await read_proxies(where.client, where.namespace, notes)
     if targets and not moves_pods(targets):
-        notes.append("the agent of this cluster moves no pods that run: it takes its setting --moves")
+        notes.append(OFF)
     notes += await agent_notes(where.client, SystemClock().now())
     found = lines.move_lines(pods, lines.titles_of(targets), where.namespace)
     return show.Found("moves", found, notes), targets

@@ -21,9 +21,9 @@ class Moves:
 
     moves: bool = flag(
         SWITCH,
-        "false",
-        "move running pods to another target when theirs is lost, or not one that they may be in any more, and read"
-        " which these are on Deployments and the like, too; off: new pods go where they and their namespaces say",
+        "true",
+        "move running pods to another target if theirs is lost or no longer allowed, and read annotations of"
+        " Deployments and other owners; off: only annotations of pods and namespaces count, and only for new pods",
     )
     withdraw: float = tuned(
         DURATION_OR_NONE,

@@ -61,4 +61,4 @@ class Networks(Followers):
     def check(self) -> None:
         """Raise InvalidSetting if MultiClusterNetworks are served without ServiceLinks."""
         if self.ac3_networks and not self.service_links:
-            raise InvalidSetting("--ac3-networks makes ServiceLinks, and nobody serves them: set --service-links, too")
+            raise InvalidSetting("--ac3-networks makes ServiceLinks: leave --no-service-links out")

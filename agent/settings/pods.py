@@ -79,9 +79,9 @@ class Followers:
     )
     service_links: bool = flag(
         SWITCH,
-        "false",
-        "every shared Service has a ServiceLink, which tells for each pair of clusters whether endpoints are reached;"
-        " what users write in these counts",
+        "true",
+        "create a ServiceLink for every shared Service, which reports for each pair of clusters whether endpoints are"
+        " reached, and in which users restrict that",
     )
     skupper: bool = flag(
         SWITCH, "false", "the network driver skupper can be chosen: Services reach other clusters by Skupper v2"

@@ -414,18 +414,18 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
 
 def test_the_crd_of_ac3_comes_for_those_who_ask_for_links_and_always_stays() -> None:
     (wanted,) = ac3_crds()
-    on, links = "agent.ac3Networks.enabled=true", "agent.settings.service-links=true"
-    with pytest.raises(helm.Failed, match=r"agent\.settings\.service-links=true"):
-        template(on)
+    on = "agent.ac3Networks.enabled=true"
+    with pytest.raises(helm.Failed, match=r"agent\.settings\.service-links=false switches them off"):
+        template(on, "agent.settings.service-links=false")
     for given, namespace in (((), "ac3no-system"), (("agent.ac3Networks.namespace=net",), "net")):
-        objects = template(on, links, "crds.keep=false", *given)
+        objects = template(on, "crds.keep=false", *given)
         (found,) = [each for each in objects if each["metadata"]["name"] == wanted["metadata"]["name"]]
         assert found["spec"] == wanted["spec"]
         assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
         arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
         settings = parse_agent(arguments)
         assert (settings.ac3_networks, settings.ac3_namespace, settings.service_links) == (True, namespace, True)
-    assert "ac3" not in str(at_work(template(links)))
+    assert "ac3" not in str(at_work(template()))
 
 
 def at_work(objects: list[Raw]) -> list[Raw]:

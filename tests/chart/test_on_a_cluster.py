@@ -204,9 +204,7 @@ async def test_the_crds_of_a_hub_are_left_to_it(cluster: Cluster, client: Client
         await gone(functools.partial(client.get, CRDS, str(PLACEMENTS)))
 
 
-NETWORKS = (
-    "--set=agent.ac3Networks.enabled=true,agent.settings.service-links=true,agent.replicas=1,webhook.replicas=1",
-)
+NETWORKS = ("--set=agent.ac3Networks.enabled=true,agent.replicas=1,webhook.replicas=1",)
 
 
 async def test_ac3s_own_crd_is_left_alone_and_that_of_the_chart_stays_its_own(cluster: Cluster, client: Client) -> None:

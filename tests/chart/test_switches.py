@@ -14,7 +14,9 @@ pytestmark = pytest.mark.full("Needs Helm.")
 OFF = {
     "sourceController.enabled=false": {ownroles.SOURCE},
     "agent.placement.mode=off": {placementroles.FOLLOW_PLACEMENTS},
-    "agent.settings.stand-in-volumes=false": {ownroles.STAND_INS},
+    "agent.tuning.stand-in-volumes=false": {ownroles.STAND_INS},
+    "agent.settings.moves=false": {ownroles.MOVES},
+    "agent.settings.service-links=false": {ownroles.SERVICE_LINKS_KEPT},
     "certificates.provider=cert-manager": {ownroles.CERTIFICATE, ownroles.TRUST},
 }
 """Features by the values that disable them."""
@@ -23,8 +25,6 @@ CHECKED = {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS}
 ON = {
     "webhook.checkSecrets=true": CHECKED,
     "agent.settings.source-api=10.0.0.1:6443": {ownroles.SOURCE_API},
-    "agent.settings.moves=true": {ownroles.MOVES},
-    "agent.settings.service-links=true": {ownroles.SERVICE_LINKS_KEPT},
     "agent.settings.link-namespaces=true": {ownroles.LINK_NAMESPACES},
     "agent.settings.skupper=true": {ownroles.SHARE_BY_SKUPPER},
     "agent.settings.linkerd=true": {ownroles.SHARE_BY_LINKERD},
@@ -39,10 +39,7 @@ ON = {
     SCORED: {placementroles.PLACEMENT_SCORES},
     "agent.p2code.enabled=true": {placementroles.P2CODE},
     "agent.p2code.enabled=true,agent.p2code.works=true": {placementroles.P2CODE, placementroles.P2CODE_WORKS},
-    "agent.ac3Networks.enabled=true,agent.settings.service-links=true": {
-        placementroles.AC3_NETWORKS,
-        ownroles.SERVICE_LINKS_KEPT,
-    },
+    "agent.ac3Networks.enabled=true": {placementroles.AC3_NETWORKS},
 }
 """Features by the values that enable them."""
 NEVER = {ownroles.REGISTER}

@@ -376,7 +376,7 @@ def test_a_pod_waits_for_a_placement_that_has_decided_nothing() -> None:
     [
         ("", "; the pod stays, as multicluster/when-unplaced says"),
         ("stay", "; the pod stays, as multicluster/when-unplaced says"),
-        ("move", "; the pod moves, as multicluster/when-unplaced says, where the agent has --moves"),
+        ("move", "; the pod moves, as multicluster/when-unplaced says, unless the agent has --no-moves"),
         ("leave", "; the pod stays, for multicluster/when-unplaced is 'leave': write stay"),
     ],
 )
@@ -453,18 +453,21 @@ async def test_what_controls_a_pod_is_read_with_the_rights_of_the_user() -> None
 
     source: Any = Source()
 
-    async def chosen(settings: Settings) -> tuple[str, list[str]]:
+    async def chosen(settings: Settings, *conditions: str) -> tuple[str, list[str]]:
         notes: list[str] = []
-        us = Object(CLUSTER_TARGETS, msgspec.json.encode({"metadata": {"name": "us", "resourceVersion": "1"}}))
+        status = {"conditions": [{"type": each, "status": "True"} for each in conditions]}
+        raw = {"metadata": {"name": "us", "resourceVersion": "1"}, "status": status}
+        us = Object(CLUSTER_TARGETS, msgspec.json.encode(raw))
         read = Object(PODS, msgspec.json.encode(pod))
         choice = await choosing(source, read, None, [us], settings, notes)
         return choice.source if choice is not None else "", notes
 
-    found, notes = await chosen(Settings(moves=True))
+    found, notes = await chosen(Settings(), "Stable")
     assert found == "multicluster/targets of Deployment web (us,mars)"
     assert notes == ["no Target in namespace default and no ClusterTarget is called mars"]
-    source, notes = await chosen(Settings())
-    assert source == ""
-    assert notes[0].startswith(
-        "what Deployment web says of targets does not count: it takes the agent's setting --moves"
+    ignored = (
+        "what Deployment web says of targets does not count: the agent of this cluster runs with --no-moves, and"
+        " without --p2code"
     )
+    assert await chosen(Settings()) == ("", [ignored])
+    assert await chosen(Settings(moves=False), "Stable") == ("", [ignored])

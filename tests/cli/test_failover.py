@@ -16,7 +16,7 @@ def test_one_that_answers_is_drained_rather_than_lost() -> None:
 
 
 def test_an_agent_that_moves_nothing_is_told_of() -> None:
-    assert "--moves" in objection(target(Reachable="False"), "default/eu")
+    assert "--no-moves" in objection(target(Reachable="False"), "default/eu")
 
 
 def test_what_a_target_says_is_shown_in_order() -> None:

@@ -325,16 +325,16 @@ async def test_where_the_agent_moves_nothing_a_move_says_so_and_waits_for_nothin
     before = await on(fleet, "us")
     code, output, errors = await operator.run("move", "deployment/web", "--to", "us", "--wait")
     assert (code, output) == (1, "")
-    assert "the agent of this cluster moves no pods that run: it takes its setting --moves" in errors
+    assert "the agent of this cluster moves no running pods: remove its setting --no-moves" in errors
     assert "nothing counts that Deployment web says of targets. Nothing was changed" in errors
     code, output, errors = await operator.run("move", "deployment/web", "--to", "us")
     assert code == 0
     assert output.startswith("multicluster/targets of Deployment web is 'us' (was not there)")
-    assert "Note: the agent of this cluster moves no pods" in errors
+    assert "Note: the agent of this cluster moves no running pods" in errors
     code, output, errors = await operator.run("moves")
     assert (code, output) == (0, "")
     assert "no pod moves, or should" in errors
-    assert "takes its setting --moves" in errors
+    assert "remove its setting --no-moves" in errors
     assert await on(fleet, "us") == before
     patch = {"metadata": {"annotations": {"multicluster/targets": None}}}
     await fleet.source.patch(DEPLOYMENTS, "web", patch, SPACE)

@@ -21,6 +21,7 @@ from agent.kube.store import Object
 from agent.runtime.controller import Controller
 from agent.runtime.supervisor import Supervisor
 from agent.settings import Settings
+from tests.controllers.starting import SETTINGS
 from tests.waiting import until
 
 SomeController = TypeVar("SomeController", bound=Controller[Any])
@@ -61,7 +62,7 @@ async def offline(
     local = Cluster(Connection("http://127.0.0.1:1"), "local")
     targets = Targets(local, clock, Probing(interval=60.0, timeout=1.0, agent_interval=60.0, slow=5.0), supervisor)
     deps = Deps(
-        settings=Settings(cluster_name="here", node_address="10.1.2.3", **settings),
+        settings=Settings(**{**SETTINGS, **settings}),
         clock=clock,
         local=local,
         cluster_uid="here-uid",

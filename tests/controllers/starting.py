@@ -32,6 +32,15 @@ class _Errors(logging.Handler):
         self.messages.append(self.format(record))
 
 
+SETTINGS: dict[str, Any] = {
+    "cluster_name": "here",
+    "node_address": "10.1.2.3",
+    "moves": False,
+    "service_links": False,
+}
+"""Settings of tests that run some controllers. Nothing waits for the state of moves and ServiceLinks."""
+
+
 @contextlib.asynccontextmanager
 async def running(
     cluster: SandboxCluster,
@@ -86,7 +95,7 @@ async def _deps(
     stack.push_async_callback(targets.close)
     stack.push_async_callback(supervisor.stop)
     deps = Deps(
-        settings=Settings(**{"cluster_name": "here", "node_address": "10.1.2.3", **settings}),
+        settings=Settings(**{**SETTINGS, **settings}),
         clock=clock,
         local=local,
         cluster_uid=uid,

@@ -79,9 +79,9 @@ def test_pods_that_stay_where_they_should_not_be_are_told() -> None:
 @pytest.mark.parametrize(
     ("kind", "remedy"),
     [
-        ("Deployment", "set agent.settings.moves=true, or kubectl rollout restart -n demo deployment/web"),
-        ("StatefulSet", "set agent.settings.moves=true, or kubectl rollout restart -n demo statefulset/web"),
-        ("ReplicaSet", "the agent moves none: set agent.settings.moves=true, or delete its pods"),
+        ("Deployment", "remove agent.settings.moves=false, or kubectl rollout restart -n demo deployment/web"),
+        ("StatefulSet", "remove agent.settings.moves=false, or kubectl rollout restart -n demo statefulset/web"),
+        ("ReplicaSet", "the agent moves none: remove agent.settings.moves=false, or delete its pods"),
         ("Job", "it finishes where it is, or is made anew there: kubectl delete -n demo job/web"),
         ("CronJob", "what has begun finishes where it is"),
         ("Pod", "it never moves: delete it, and it is made anew there"),

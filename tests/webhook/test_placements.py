@@ -58,16 +58,12 @@ def namespace(**annotations: str) -> Raw:
     [
         placement(),
         placement(when_unplaced="stay", keep_decided="true", evaluate="false"),
+        placement(when_unplaced="move"),
         placement(somebody_elses="?"),
     ],
 )
 def test_annotations_of_placements_that_mean_something_are_taken(made: Raw) -> None:
     assert placements.of_placement(request(made)).outcome is Outcome.VALID
-
-
-def test_that_moves_take_a_setting_is_told() -> None:
-    (warning,) = warnings(placements.of_placement(request(placement(when_unplaced="move"))))
-    assert warning.startswith("annotation multicluster/when-unplaced: move moves pods only where the agent has --moves")
 
 
 @pytest.mark.parametrize(

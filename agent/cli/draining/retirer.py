@@ -72,7 +72,7 @@ class Retirer:
                         self._say(message)
                     await asyncio.sleep(_POLL_SECONDS)
         except TimeoutError:
-            why = told or "its agent has not said anything: see that it runs, with --moves"
+            why = told or "its agent has not said anything: see that it runs, without --no-moves"
             raise Failed(
                 f"after {seconds:g} s it is not empty: {why}. It stays closed, and is emptied further: drain again to"
                 " wait, or undrain; --evict evicts its pods"

@@ -31,10 +31,10 @@ async def choosing(
     owners = speaking(await Chains(source, notes).of(pod))
     by_owners = [said_by(f"{owner.kind.name} {owner.name}", owner) for owner in owners]
     told = [level for level in by_owners if level is not None]
-    if told and not (settings.moves or settings.p2code or moves_pods(targets)):
+    if told and not (settings.p2code or (settings.moves and (not targets or moves_pods(targets)))):
         notes.append(
-            f"what {told[0].where} says of targets does not count: it takes the agent's setting --moves or --p2code."
-            " If the agent has it, give --agent-flag=--moves"
+            f"what {told[0].where} says of targets does not count: the agent of this cluster runs with --no-moves,"
+            " and without --p2code"
         )
         told = []
     around = said_by(f"namespace {namespace.name}", namespace) if namespace is not None else None

@@ -37,7 +37,7 @@ class Following:
         if self.when_unplaced in ("", STAY):
             return f"{line}; the pod stays, as {WHEN_UNPLACED} says"
         if self.when_unplaced == MOVE:
-            return f"{line}; the pod moves, as {WHEN_UNPLACED} says, where the agent has --moves"
+            return f"{line}; the pod moves, as {WHEN_UNPLACED} says, unless the agent has --no-moves"
         return f"{line}; the pod stays, for {WHEN_UNPLACED} is {self.when_unplaced!r}: write {STAY}"
 
 

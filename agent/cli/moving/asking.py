@@ -24,7 +24,8 @@ from agent.model.targetchoice import combine, level
 from agent.settings import Settings
 
 OFF = (
-    "the agent of this cluster moves no pods that run: it takes its setting --moves (agent.settings.moves of the chart)"
+    "the agent of this cluster moves no running pods: remove its setting --no-moves (agent.settings.moves=false of the"
+    " chart)"
 )
 _UNCHANGED = "Nothing was changed"
 _READING = ("get", "list", "watch")
@@ -136,7 +137,7 @@ class Asking:
             return ""
         return (
             f"the agent ({rights.account}) may not read {', '.join(kinds)}, so that nothing counts that these say of"
-            " targets: add the rights of the chart with agent.settings.moves=true to its role"
+            " targets: add the rights for moves, which the chart grants, to its role"
         )
 
     def _look_at_names(self, value: str, namespace: str, targets: Sequence[Object]) -> None:

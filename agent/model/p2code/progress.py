@@ -17,7 +17,7 @@ STUCK = frozenset(("Held", "NoRoom", "DataElsewhere", "IdentityMayRun"))
 """Reasons of misplaced pods with which they stay in their present cluster."""
 MOVES_OFF = "MovesOff"
 """Reason if the agent does not move running pods."""
-_OFF = "the agent moves none: set agent.settings.moves=true"
+_OFF = "the agent moves none: remove agent.settings.moves=false"
 _NAMED = 20
 _SHOWN = 3
 

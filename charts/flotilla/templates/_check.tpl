@@ -31,8 +31,8 @@
 {{- if and $values.candidateScheduler.enabled (not $values.candidateScheduler.image.repository) -}}
 {{- fail "candidateScheduler.enabled needs candidateScheduler.image.repository: where this cluster gets its own kube-scheduler from (kubectl -n kube-system get pods -o jsonpath='{..image}' may show it)" -}}
 {{- end -}}
-{{- if and (include "flotilla.ac3Networks" . | fromYaml).enabled (ne (get $agent.settings "service-links" | toString) "true") -}}
-{{- fail "agent.ac3Networks.enabled makes ServiceLinks, and nobody serves them: set agent.settings.service-links=true, too" -}}
+{{- if and (include "flotilla.ac3Networks" . | fromYaml).enabled (eq (get $agent.settings "service-links" | toString) "false") -}}
+{{- fail "agent.ac3Networks.enabled makes ServiceLinks, and agent.settings.service-links=false switches them off: remove that" -}}
 {{- end -}}
 {{- $hold := get $agent.settings "hold" -}}
 {{- if and $values.candidateScheduler.enabled $hold (ge (include "flotilla.seconds" $hold | float64) (include "flotilla.seconds" $values.candidateScheduler.bindTimeout | float64)) -}}

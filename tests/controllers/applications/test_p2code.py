@@ -466,8 +466,8 @@ async def test_pods_that_nobody_moves_are_told_until_they_are_where_they_should_
         await stage.edit(lambda spec: spec["workloadAnnotations"][0].update(annotations=[f"{CLAIM}=us"]))
         name = pod["metadata"]["name"]
         words = (
-            f"workload web: pods of deployment/web are elsewhere ({name}): the agent moves none: set "
-            f"agent.settings.moves=true, or kubectl rollout restart -n {stage.namespace} deployment/web"
+            f"workload web: pods of deployment/web are elsewhere ({name}): the agent moves none: remove "
+            f"agent.settings.moves=false, or kubectl rollout restart -n {stage.namespace} deployment/web"
         )
         await stage.told("CannotMove", "MovesOff", words)
         await stage.become("SchedulingSuccessful", web="us", api="eu")
