@@ -2,7 +2,7 @@
 # One image for agent, webhook and the command line.
 #   docker build -t flotilla .
 #   docker buildx build --platform linux/amd64,linux/arm64 -t flotilla .
-# With PYTHON_DIGEST the base image is one and the same for everybody (docs/installation.md).
+# With PYTHON_DIGEST the base image is one and the same for everybody (docs/start/installation.md).
 
 ARG PYTHON_DIGEST=
 FROM python:3.11-slim${PYTHON_DIGEST:+@$PYTHON_DIGEST} AS build

@@ -89,7 +89,7 @@ def objection(target: Raw, title: str) -> str:
     if not _condition(target, lifecycle.STABLE):
         return (
             "the agent of this cluster moves no pods: remove its flag --no-moves (agent.settings.moves=false of the"
-            " chart; see docs/failover.md)"
+            " chart; see docs/guides/failover.md)"
         )
     if _condition(target, "Reachable").get("status") != "False":
         return f"target {title} answers: empty it by `flotilla drain {title.rpartition('/')[2]}`"

@@ -1,4 +1,4 @@
-"""The commands in docs/installation.md that install, upgrade and uninstall the chart."""
+"""The commands in docs/start/installation.md that install, upgrade and uninstall the chart."""
 
 import shutil
 from pathlib import Path
@@ -35,7 +35,7 @@ async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
     cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     install, upgrade, uninstall = (
-        block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "helm"
+        block.text for block in blocks(DOCS / "start/installation.md", "sh") if block.mark == "helm"
     )
     folder = await programs(tmp_path / "programs")
     shell = Shell(checkout(tmp_path / "flotilla"), folder, KUBECONFIG=str(cluster.kubeconfig))
@@ -57,9 +57,9 @@ async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
 
 
 async def _takes_placements(shell: Shell, client: Client) -> None:
-    """Run the Placement commands of docs/placement.md. Helm does not adopt CRDs of other tests, so delete those
+    """Run the Placement commands of docs/guides/placement.md. Helm does not adopt CRDs of other tests, so delete those
     first."""
-    (placements,) = (block.text for block in blocks(DOCS / "placement.md", "sh") if block.mark == "helm")
+    (placements,) = (block.text for block in blocks(DOCS / "guides/placement.md", "sh") if block.mark == "helm")
     names = [each["metadata"]["name"] for each in ocm.crds()]
     await uninstalled([client], names)
     await shell.run(placements)

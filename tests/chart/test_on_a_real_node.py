@@ -321,7 +321,7 @@ async def no_rights_of_the_test(fleet: Fleet) -> None:
 async def test_the_log_of_the_agent_that_leads_tells_more_as_documented(fleet: Fleet) -> None:
     one, lease = fleet.sandbox["one"], await fleet.clients["one"].get(LEASES, LEASE_CONTROLLERS, NAMESPACE)
     leader = lease["spec"]["holderIdentity"]
-    (command,) = re.findall(r"`kubectl ([^`]*SIGUSR1[^`]*)`", (DOCS / "troubleshooting.md").read_text())
+    (command,) = re.findall(r"`kubectl ([^`]*SIGUSR1[^`]*)`", (DOCS / "guides/troubleshooting.md").read_text())
     await kubectl(one, *shlex.split(command.replace("POD", leader)))
 
     async def told() -> bool:

@@ -303,7 +303,7 @@ async def test_accounts_of_sources_that_stay_are_named_with_what_voids_their_tok
     await Uninstaller(client, Policy.REFUSE, "kube-system", "flotilla", 30, told.append).run()
     (line,) = [each for each in told if "service account" in each]
     assert f"{namespace}/cd" in line
-    (documented,) = [block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "after"]
+    (documented,) = [block.text for block in blocks(DOCS / "start/installation.md", "sh") if block.mark == "after"]
     assert all(command in line for command in documented.splitlines())
     assert await exists(admin, SERVICE_ACCOUNTS, "cd", namespace)
     await admin.delete(SERVICE_ACCOUNTS, "cd", namespace)

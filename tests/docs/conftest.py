@@ -14,7 +14,7 @@ from tests.docs.forked import forking
 from tests.docs.pages import DOCS, README, blocks
 from tests.docs.shell import Shell
 
-QUICK_START = [block.text for block in blocks(DOCS / "quickstart.md", "sh")]
+QUICK_START = [block.text for block in blocks(DOCS / "start/quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 _HERE = Path(__file__).parent
 _FLAGS = ("--discovery-interval=2s", "--moves", "--withdraw=1s", "--slow-target=5s")

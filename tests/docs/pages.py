@@ -9,7 +9,7 @@ from hack.lab.sandbox.objects import REPOSITORY
 DOCS = REPOSITORY / "docs"
 README = REPOSITORY / "README.md"
 CHART_README = REPOSITORY / "charts/flotilla/README.md"
-PAGES = [README, CHART_README, *sorted(DOCS.glob("*.md"))]
+PAGES = [README, CHART_README, *sorted(DOCS.rglob("*.md"))]
 
 _FENCE = re.compile(r"^```([^\n]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _QUOTED = re.compile(r"`([^`]+)`")
@@ -21,6 +21,7 @@ class Block:
     """A fenced block of a page."""
 
     page: str
+    """Path in `docs`, or in the repository."""
     language: str
     mark: str
     """Second word after the fence, such as `demo`."""
@@ -33,7 +34,9 @@ def blocks(page: Path, language: str) -> list[Block]:
     for info, text in _FENCE.findall(page.read_text()):
         words = info.split()
         if words[:1] == [language]:
-            found.append(Block(page.name, language, " ".join(words[1:]), text))
+            found.append(
+                Block(str(page.relative_to(REPOSITORY)).removeprefix("docs/"), language, " ".join(words[1:]), text)
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Paths in docs/architecture.md exist, and each of its twenty questions has one answer."""
+"""Paths in docs/contribute/architecture.md exist, and each of its twenty questions has one answer."""
 
 import re
 from pathlib import Path
@@ -8,7 +8,7 @@ import pytest
 from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, section, tables
 
-PAGES = ("architecture.md", "contributing.md")
+PAGES = ("contribute/architecture.md", "contribute/contributing.md")
 TREES = ("agent", "webhook", "tests", "hack", "docs", "charts")
 
 
@@ -34,13 +34,13 @@ def test_modules_that_decisions_name_are_there(page: Path) -> None:
 def test_every_package_is_in_the_table_of_layers() -> None:
     folders = (REPOSITORY / "agent").iterdir()
     packages = {f"agent/{each.name}" for each in folders if (each / "__init__.py").exists()}
-    (table,) = tables(section(DOCS / "architecture.md", "Layers"))
+    (table,) = tables(section(DOCS / "contribute/architecture.md", "Layers"))
     named = {found for row in table[1:] for found in quoted(row[0])}
     assert packages <= named
 
 
 def test_each_of_the_twenty_questions_has_an_answer() -> None:
-    text = section(DOCS / "architecture.md", "Twenty questions")
+    text = section(DOCS / "contribute/architecture.md", "Twenty questions")
     (table,) = tables(text)
     assert re.findall(r"^(\d+)\. \S.*\?$", text, re.MULTILINE) == [str(number) for number in range(1, 21)]
     assert [row[0] for row in table[1:]] == [str(number) for number in range(1, 21)]

@@ -46,18 +46,19 @@ def every() -> list[Block]:
     return [block for page in PAGES for block in blocks(page, "sh")]
 
 
-MOVES = ("moves.md", "blue-green.md", "failover.md", "disaster-recovery.md")
-PLACEMENTS = ("placement.md", "placement-from-ocm.md")
+MOVES = ("guides/moves.md", "guides/blue-green.md", "guides/failover.md", "guides/disaster-recovery.md")
+PLACEMENTS = ("guides/placement.md", "guides/migrate-from-ocm.md")
 
 
 def test_every_block_is_run_somewhere() -> None:
     assert {block.mark for block in every()} <= {"", *ELSEWHERE}
-    run_here = {"README.md", "quickstart.md", "concepts.md", "installation.md", "migration.md", *PLACEMENTS, *MOVES}
+    started = {"README.md", "start/quickstart.md", "start/installation.md"}
+    run_here = {*started, "concepts/how-it-works.md", "guides/migrate-from-admiralty.md", *PLACEMENTS, *MOVES}
     assert {block.page for block in every() if not block.mark} == run_here
 
 
 def test_the_charts_own_page_has_the_commands_of_the_documentation() -> None:
-    documented = [line for block in blocks(DOCS / "installation.md", "sh") for line in block.text.splitlines()]
+    documented = [line for block in blocks(DOCS / "start/installation.md", "sh") for line in block.text.splitlines()]
     lines = [line for block in blocks(CHART_README, "sh") for line in block.text.splitlines()]
     assert [line.split()[1] for line in lines] == ["install", "upgrade", "uninstall"]
     assert set(lines) <= set(documented)

@@ -4,7 +4,7 @@ from hack.lab.corpus.expected import EXPECTED
 from hack.lab.corpus.files import OWN, read
 from tests.docs.pages import DOCS, tables
 
-PAGE = DOCS / "corpus.md"
+PAGE = DOCS / "contribute/corpus.md"
 
 
 def test_what_comes_out_otherwise_is_documented_with_its_reason() -> None:

@@ -42,7 +42,7 @@ async def test_quick_start(shell: Shell) -> None:
 
 
 async def test_whole_namespaces(shell: Shell) -> None:
-    for block in of("concepts.md"):
+    for block in of("concepts/how-it-works.md"):
         await shell.run(block)
     await shell.run("kubectl delete namespace everything --wait=false")
 
@@ -51,7 +51,7 @@ async def test_whole_namespaces(shell: Shell) -> None:
 async def test_joining_and_parting(shell: Shell) -> None:
     # With clusters on the loopback interface, join refuses without the flag.
     loopback = Sandbox.open(shell.folder / ".sandbox")["us"].address.startswith("127.")
-    for block in of("installation.md"):
+    for block in of("start/installation.md"):
         await shell.run(block.replace("flotilla join", "flotilla join --allow-loopback") if loopback else block)
     await shell.run("for C in cd us; do kubectl --context $C delete namespace team --wait=false; done")
     assert not list(shell.folder.glob("*.kubeconfig"))
@@ -60,12 +60,12 @@ async def test_joining_and_parting(shell: Shell) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def placements(shell: Shell) -> str:
     """Output of the first block on its page, which makes the source serve the Placement CRDs."""
-    return await shell.run(of("placement.md")[0])
+    return await shell.run(of("guides/placement.md")[0])
 
 
 @pytest.mark.seldom
 async def test_placements(shell: Shell, placements: str) -> None:
-    _, first, follow, what_if, wait, scores, no_scores = of("placement.md")
+    _, first, follow, what_if, wait, scores, no_scores = of("guides/placement.md")
     assert {"default", "global"} <= {line.split()[0] for line in placements.splitlines() if line}
     said = await shell.run(first)
     assert "Placement default/web: 1 of 2 clusters, satisfied" in said
@@ -87,7 +87,7 @@ async def test_placements(shell: Shell, placements: str) -> None:
 @pytest.mark.seldom
 @pytest.mark.usefixtures("placements")
 async def test_placements_of_a_hub(shell: Shell) -> None:
-    hub, end = of("placement-from-ocm.md")
+    hub, end = of("guides/migrate-from-ocm.md")
     said = await shell.run(hub)
     assert "Placement default/from-hub of hub.yaml, which is not applied: 0 of 2 clusters, not satisfied" in said
     assert "Placement default/from-hub: 1 of 2 clusters, satisfied" in said
@@ -95,7 +95,7 @@ async def test_placements_of_a_hub(shell: Shell) -> None:
 
 
 async def test_moves(shell: Shell) -> None:
-    for block in of("moves.md"):
+    for block in of("guides/moves.md"):
         await shell.run(block)
     await shell.run("kubectl delete ingress web")
     await shell.run("kubectl annotate namespace default multicluster/targets- multicluster/shutdown-delay-")
@@ -103,7 +103,7 @@ async def test_moves(shell: Shell) -> None:
 
 @pytest.mark.seldom
 async def test_blue_and_green(shell: Shell) -> None:
-    blue, green, part, emptied, end = of("blue-green.md")
+    blue, green, part, emptied, end = of("guides/blue-green.md")
     assert (await shell.run(blue)).count(" admiralty-default-us ") == 4
     seen = await shell.run(green)
     assert seen.count(" admiralty-default-eu ") == 4
@@ -115,7 +115,7 @@ async def test_blue_and_green(shell: Shell) -> None:
 
 async def test_admiraltys_walkthrough(shell: Shell) -> None:
     output = ""
-    for block in of("migration.md"):
+    for block in of("guides/migrate-from-admiralty.md"):
         output = await shell.run(block)
     lines = [line.split() for line in output.splitlines() if " Completed " in line or " Succeeded " in line]
     assert len(lines) == 20, output
@@ -128,7 +128,7 @@ SIGNAL_API_SERVER = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
 
 @pytest.mark.seldom
 async def test_what_is_said_of_targets(shell: Shell) -> None:
-    for block in of("failover.md"):
+    for block in of("guides/failover.md"):
         is_cut_off = "--now" in block
         if is_cut_off:
             await shell.run(SIGNAL_API_SERVER.format("STOP"))
@@ -145,7 +145,7 @@ async def test_what_is_said_of_targets(shell: Shell) -> None:
 
 @pytest.mark.seldom
 async def test_a_target_that_is_gone_for_good(shell: Shell) -> None:
-    before, now, why, lost, remove, join, end = of("disaster-recovery.md")
+    before, now, why, lost, remove, join, end = of("guides/disaster-recovery.md")
     # Start all pods in `eu`, even if that target is busy.
     both = "multicluster/targets='eu > us'"
     assert both in before

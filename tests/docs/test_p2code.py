@@ -8,7 +8,7 @@ from agent.model.p2code.check import Application, World, check, draft
 from agent.model.p2code.verdicts import STATES
 from tests.docs.pages import DOCS, quoted, section, tables
 
-PAGE = DOCS / "p2code.md"
+PAGE = DOCS / "guides/applications.md"
 
 
 def test_the_example_is_an_application_of_one_bundle() -> None:

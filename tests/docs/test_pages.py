@@ -22,7 +22,7 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _KINDS = {kind.name: kind for kind in (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES, RESOURCE_QUOTAS)}
 
 MANIFESTS = [
-    manifest for block in blocks(DOCS / "topologies.md", "yaml") for manifest in yaml.safe_load_all(block.text)
+    manifest for block in blocks(DOCS / "concepts/topologies.md", "yaml") for manifest in yaml.safe_load_all(block.text)
 ]
 
 
@@ -37,7 +37,8 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 def test_every_page_is_in_the_index() -> None:
     index = (DOCS / "README.md").read_text()
-    assert {page.name for page in DOCS.glob("*.md") if f"({page.name})" not in index} == {"README.md"}
+    pages = {str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")}
+    assert {page for page in pages if f"({page})" not in index} == {"README.md"}
 
 
 def test_tables_that_the_code_says_already_are_up_to_date() -> None:
@@ -48,7 +49,7 @@ def test_tables_that_the_code_says_already_are_up_to_date() -> None:
 def test_the_versions_of_kubernetes_that_are_stated_are_those_of_the_tests() -> None:
     oldest, newest = (".".join(version.removeprefix("v").split(".")[:2]) for version in (OLDEST, download.KUBERNETES))
     stated = f"Kubernetes {oldest} or newer: tests run {oldest} and {newest}, also as source and target of each other."
-    assert stated in (DOCS / "installation.md").read_text()
+    assert stated in (DOCS / "start/installation.md").read_text()
     assert f"Kubernetes {oldest} or newer" in README.read_text()
     assert f'kubeVersion: ">={oldest}.0-0"' in (REPOSITORY / "charts/flotilla/Chart.yaml").read_text()
     assert checks.OLDEST == clusters.OLDEST == tuple(map(int, oldest.split(".")))

@@ -10,7 +10,7 @@ from agent.ranking.placing.spec import BUILT_IN
 from agent.ranking.placing.usage_scores import RESOURCES
 from tests.docs.pages import DOCS, blocks, quoted, section, tables
 
-PAGE = DOCS / "placement.md"
+PAGE = DOCS / "guides/placement.md"
 
 
 def first_cells(heading: str, table: int = 0) -> set[str]:

@@ -10,7 +10,7 @@ from agent.ranking.placing.celexpr import compile_expression
 from agent.ranking.placing.celfunctions import FUNCTIONS, LACKING
 from tests.docs.pages import DOCS, blocks
 
-FILE = DOCS / "placement-cel.md"
+FILE = DOCS / "reference/placement-cel.md"
 PAGE = FILE.read_text()
 
 

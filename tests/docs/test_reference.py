@@ -28,7 +28,7 @@ from agent.model.p2code import status as applications
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
-REFERENCE = DOCS / "reference.md"
+REFERENCE = DOCS / "reference/annotations.md"
 
 NO_KEYS = {
     "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
@@ -185,13 +185,13 @@ def test_every_event_is_documented_and_no_other() -> None:
 
 
 def test_every_reason_for_which_a_target_is_refused_has_a_remedy() -> None:
-    waiting = tables(section(DOCS / "troubleshooting.md", "A pod stays Pending"))
+    waiting = tables(section(DOCS / "guides/troubleshooting.md", "A pod stays Pending"))
     (table,) = (each for each in waiting if each[0][0] == "reason")
     assert {row[0] for row in table[1:]} == source.rejections() | {"none"}
 
 
 def test_every_verb_of_the_command_is_documented_and_no_other() -> None:
-    (table,) = tables((DOCS / "cli.md").read_text())
+    (table,) = tables((DOCS / "reference/cli.md").read_text())
     verbs = {quoted(row[0])[0].split()[1] for row in table[1:]}
     done = subprocess.run([sys.executable, "-m", "agent.cli", "--help"], capture_output=True, text=True, check=True)
     assert verbs == set(_COMMAND.findall(done.stdout))

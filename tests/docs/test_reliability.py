@@ -5,7 +5,7 @@ import pytest
 from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, tables
 
-PAGE = DOCS / "reliability.md"
+PAGE = DOCS / "reference/reliability.md"
 ROWS = [row for table in tables(PAGE.read_text()) if table[0][-1] == "shown by" for row in table[1:]]
 
 

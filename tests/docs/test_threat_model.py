@@ -5,7 +5,7 @@ import pytest
 from hack.lab.sandbox.objects import REPOSITORY
 from tests.docs.pages import DOCS, quoted, tables
 
-ROWS = [row for table in tables((DOCS / "threat-model.md").read_text()) for row in table[1:]]
+ROWS = [row for table in tables((DOCS / "reference/threat-model.md").read_text()) for row in table[1:]]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[-3][:40])

@@ -7,7 +7,7 @@ from agent.clusters.target import State
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
-PAGE = DOCS / "troubleshooting.md"
+PAGE = DOCS / "guides/troubleshooting.md"
 QUOTES = [text for table in tables(PAGE.read_text()) for row in table[1:] for cell in row[:-1] for text in quoted(cell)]
 _LEAST = 4
 

@@ -130,7 +130,7 @@ def test_pip_installs_the_files_that_are_known_and_no_other(tmp_path: Path) -> N
 
 
 def test_the_documented_command_pins_the_base_image(tmp_path: Path) -> None:
-    (commands,) = (block.text for block in blocks(DOCS / "installation.md", "sh") if block.mark == "image")
+    (commands,) = (block.text for block in blocks(DOCS / "start/installation.md", "sh") if block.mark == "image")
     digest, build, packages_command = commands.splitlines()
     docker = tmp_path / "docker"
     docker.write_text(
@@ -149,7 +149,7 @@ def test_the_documented_command_pins_the_base_image(tmp_path: Path) -> None:
 
 
 def test_the_steps_of_a_release_name_options_and_files_that_there_are() -> None:
-    commands = "".join(block.text for block in blocks(DOCS / "releases.md", "sh") if block.mark == "release")
+    commands = "".join(block.text for block in blocks(DOCS / "contribute/releases.md", "sh") if block.mark == "release")
     lines = [line.split() for line in commands.splitlines()]
     known = packages("--help").stdout
     for words in lines:
@@ -169,7 +169,7 @@ def test_every_package_of_the_image_brings_its_licence() -> None:
 
 
 def notices() -> Path:
-    return REPOSITORY / "docs/third-party.md"
+    return REPOSITORY / "docs/reference/third-party.md"
 
 
 def test_the_sbom_has_the_packages_of_the_image_and_how_they_depend_on_each_other(sbom: Any) -> None:

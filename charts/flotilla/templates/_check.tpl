@@ -88,7 +88,7 @@
 {{- range $process, $given := dict "agent" $agent.settings "webhook" $values.webhook.settings -}}
 {{- range $name, $_ := $given -}}
 {{- if not (has $name (get $known $process)) -}}
-{{- fail (printf "%s.settings.%s: the %s of this version has no such flag (docs/settings.md has all of them)" $process $name $process) -}}
+{{- fail (printf "%s.settings.%s: the %s of this version has no such flag (docs/reference/settings.md has all of them)" $process $name $process) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -1,4 +1,4 @@
-"""Limits for the results of benchmarks (docs/scaling.md). Pure."""
+"""Limits for the results of benchmarks (docs/reference/scaling.md). Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

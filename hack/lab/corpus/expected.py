@@ -1,4 +1,4 @@
-"""Manifests of the corpus that are expected to differ, and why; docs/corpus.md has the same table."""
+"""Manifests of the corpus that are expected to differ, and why; docs/contribute/corpus.md has the same table."""
 
 EXPECTED: dict[str, str] = {
     "static-volume.yaml": "the volume is in this cluster, and no target has it",

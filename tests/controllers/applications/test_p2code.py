@@ -373,7 +373,7 @@ async def test_the_command_explains_one_as_it_is_typed(pair: Pair, stage: Stage)
 
 
 async def test_the_example_of_the_docs_is_served_as_it_is_written(pair: Pair, stage: Stage) -> None:
-    (block,) = blocks(DOCS / "p2code.md", "yaml")
+    (block,) = blocks(DOCS / "guides/applications.md", "yaml")
     # Only the name is replaced: ManagedClusterSets are cluster-scoped.
     text = block.text.replace("shop", stage.namespace).replace("=edge", f"={stage.namespace}")
     psm = yaml.safe_load(text)

@@ -1,5 +1,5 @@
 """Our implementation of the Multi-Cluster Services API: requirements of its conformance suite, and cases that
-the suite leaves open. docs/links.md lists the tests that represent requirements."""
+the suite leaves open. docs/guides/links.md lists the tests that represent requirements."""
 
 import asyncio
 import datetime
