@@ -1,4 +1,4 @@
-"""The commands in docs/start/installation.md that install, upgrade and uninstall the chart."""
+"""The documented commands that install, upgrade and uninstall the chart."""
 
 import shutil
 from pathlib import Path
@@ -34,9 +34,8 @@ def earlier(folder: Path) -> None:
 async def test_the_chart_is_installed_upgraded_and_uninstalled_as_documented(
     cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
-    install, upgrade, uninstall = (
-        block.text for block in blocks(DOCS / "start/installation.md", "sh") if block.mark == "helm"
-    )
+    pages = (DOCS / "start/installation.md", DOCS / "guides/upgrade.md")
+    install, uninstall, upgrade = (block.text for page in pages for block in blocks(page, "sh") if block.mark == "helm")
     folder = await programs(tmp_path / "programs")
     shell = Shell(checkout(tmp_path / "flotilla"), folder, KUBECONFIG=str(cluster.kubeconfig))
     charts = shell.folder / "charts"

@@ -11,7 +11,7 @@ TESTS = re.findall(
 
 
 def test_every_requirement_passes_or_says_why_not_and_names_one_test_if_any() -> None:
-    (table,) = tables(section(DOCS / "guides/links.md", "Have exports served"))
+    (table,) = tables(section(DOCS / "guides/exports.md", "Have exports served"))
     for requirement, label, result, named in table[1:]:
         assert label in ("required", "optional"), requirement
         assert re.match("passes(;|$)|fails: ", result), requirement

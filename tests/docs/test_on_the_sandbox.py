@@ -42,7 +42,7 @@ async def test_quick_start(shell: Shell) -> None:
 
 
 async def test_whole_namespaces(shell: Shell) -> None:
-    for block in of("concepts/how-it-works.md"):
+    for block in of("guides/whole-namespaces.md"):
         await shell.run(block)
     await shell.run("kubectl delete namespace everything --wait=false")
 
@@ -51,7 +51,7 @@ async def test_whole_namespaces(shell: Shell) -> None:
 async def test_joining_and_parting(shell: Shell) -> None:
     # With clusters on the loopback interface, join refuses without the flag.
     loopback = Sandbox.open(shell.folder / ".sandbox")["us"].address.startswith("127.")
-    for block in of("start/installation.md"):
+    for block in of("start/first-steps.md"):
         await shell.run(block.replace("flotilla join", "flotilla join --allow-loopback") if loopback else block)
     await shell.run("for C in cd us; do kubectl --context $C delete namespace team --wait=false; done")
     assert not list(shell.folder.glob("*.kubeconfig"))
@@ -65,7 +65,8 @@ async def placements(shell: Shell) -> str:
 
 @pytest.mark.seldom
 async def test_placements(shell: Shell, placements: str) -> None:
-    _, first, follow, what_if, wait, scores, no_scores = of("guides/placement.md")
+    _, first, follow, what_if, wait = of("guides/placement.md")
+    scores, no_scores = of("guides/scores.md")
     assert {"default", "global"} <= {line.split()[0] for line in placements.splitlines() if line}
     said = await shell.run(first)
     assert "Placement default/web: 1 of 2 clusters, satisfied" in said
@@ -95,8 +96,9 @@ async def test_placements_of_a_hub(shell: Shell) -> None:
 
 
 async def test_moves(shell: Shell) -> None:
-    for block in of("guides/moves.md"):
-        await shell.run(block)
+    for page in ("choose-targets", "move", "shutdown-delay", "publish-addresses"):
+        for block in of(f"guides/{page}.md"):
+            await shell.run(block)
     await shell.run("kubectl delete ingress web")
     await shell.run("kubectl annotate namespace default multicluster/targets- multicluster/shutdown-delay-")
 
@@ -115,7 +117,7 @@ async def test_blue_and_green(shell: Shell) -> None:
 
 async def test_admiraltys_walkthrough(shell: Shell) -> None:
     output = ""
-    for block in of("guides/migrate-from-admiralty.md"):
+    for block in (*of("guides/migrate-from-admiralty.md"), *of("guides/admiralty-walkthrough.md")):
         output = await shell.run(block)
     lines = [line.split() for line in output.splitlines() if " Completed " in line or " Succeeded " in line]
     assert len(lines) == 20, output
@@ -128,7 +130,7 @@ SIGNAL_API_SERVER = 'pkill -{} -f "kube-apiserver.*$PWD/.sandbox/eu/"'
 
 @pytest.mark.seldom
 async def test_what_is_said_of_targets(shell: Shell) -> None:
-    for block in of("guides/failover.md"):
+    for block in (*of("guides/failover.md"), *of("guides/stateful.md"), *of("guides/drain-and-retire.md")):
         is_cut_off = "--now" in block
         if is_cut_off:
             await shell.run(SIGNAL_API_SERVER.format("STOP"))

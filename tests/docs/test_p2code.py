@@ -1,4 +1,4 @@
-"""The page about applications: its example is valid, and its states match the code."""
+"""The pages about applications: the example is valid, and the states match the code."""
 
 import re
 
@@ -22,5 +22,5 @@ def test_the_example_is_an_application_of_one_bundle() -> None:
 
 
 def test_every_state_is_explained_and_no_other() -> None:
-    (table,) = tables(section(PAGE, "What you are told"))
+    (table,) = tables(section(DOCS / "reference/applications.md", "States and reasons"))
     assert {quoted(row[0])[0] for row in table[1:]} == set(STATES)

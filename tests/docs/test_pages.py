@@ -22,7 +22,10 @@ _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _KINDS = {kind.name: kind for kind in (TARGETS, CLUSTER_TARGETS, SOURCES, CLUSTER_SOURCES, RESOURCE_QUOTAS)}
 
 MANIFESTS = [
-    manifest for block in blocks(DOCS / "concepts/topologies.md", "yaml") for manifest in yaml.safe_load_all(block.text)
+    manifest
+    for page in (DOCS / "concepts/topologies.md", DOCS / "guides/burst.md")
+    for block in blocks(page, "yaml")
+    for manifest in yaml.safe_load_all(block.text)
 ]
 
 

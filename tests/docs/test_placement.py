@@ -1,4 +1,4 @@
-"""The page about Placements lists all existing fields, and its examples can be parsed."""
+"""The pages about Placements list all existing fields, and their examples can be parsed."""
 
 import yaml
 
@@ -10,7 +10,7 @@ from agent.ranking.placing.spec import BUILT_IN
 from agent.ranking.placing.usage_scores import RESOURCES
 from tests.docs.pages import DOCS, blocks, quoted, section, tables
 
-PAGE = DOCS / "guides/placement.md"
+PAGE = DOCS / "reference/placements.md"
 
 
 def first_cells(heading: str, table: int = 0) -> set[str]:
@@ -45,7 +45,9 @@ def test_scores_of_usage_are_told() -> None:
 
 
 def test_the_values_for_prometheus_are_read() -> None:
-    values, cel = (yaml.safe_load(block.text) for block in blocks(PAGE, "yaml"))
+    values, cel = (
+        yaml.safe_load(block.text) for page in (DOCS / "guides/scores.md", PAGE) for block in blocks(page, "yaml")
+    )
     (score,) = promscore.read(yaml.safe_dump(values["agent"]["prometheusScores"]))
     assert (score.resource, score.name) == ("service-health", "errors")
     (predicate,) = cel["predicates"]

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,7 +29,8 @@ from agent.model.p2code import status as applications
 from tests.docs import source
 from tests.docs.pages import DOCS, quoted, section, tables
 
-REFERENCE = DOCS / "reference/annotations.md"
+ANNOTATIONS = DOCS / "reference/annotations.md"
+CONDITIONS = DOCS / "reference/conditions.md"
 
 NO_KEYS = {
     "GROUP", "VERSION", "PREFIX", "SHORT_PREFIX", "ENABLED_VALUE", "PROVIDER_VALUE", "SCHEDULER_PROXY",
@@ -97,9 +99,9 @@ KEYS = {value for value in CONSTANTS.values() if "/" in value} | {names.LABEL_EN
 SUFFIXES = set(CONSTANTS.values()) - KEYS
 
 
-def first_cells(heading: str) -> set[str]:
+def first_cells(page: Path, heading: str) -> set[str]:
     """Return the texts in backticks in the first column of a section's tables."""
-    return {text for table in tables(section(REFERENCE, heading)) for row in table[1:] for text in quoted(row[0])}
+    return {text for table in tables(section(page, heading)) for row in table[1:] for text in quoted(row[0])}
 
 
 def test_every_key_that_users_write_is_documented_and_no_other() -> None:
@@ -111,11 +113,11 @@ def test_every_key_that_users_write_is_documented_and_no_other() -> None:
         | {links.AFFINITY, links.ADMIT_GATEWAY, links.SERVICE_REROUTE}
     )
     suffixes |= {nodes.RESOURCE_CLAIMS, p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
-    assert first_cells("What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
+    assert first_cells(ANNOTATIONS, "What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
 
 
 def test_every_key_that_we_write_is_documented_and_no_other() -> None:
-    text = section(REFERENCE, "What we write")
+    text = section(ANNOTATIONS, "What we write")
     *keys, named = tables(text)
     shown = {found for table in keys for row in table[1:] for found in quoted(row[0])}
     formed = {names.PREFIX + "NAMESPACE-NAME", names.sign("UID"), names.sign("UID", "ACCOUNT-UID")}
@@ -164,7 +166,9 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     ],
 )
 def test_the_values_of_a_key_are_those_that_the_code_takes(key: str, values: tuple[str, ...]) -> None:
-    rows = [row for table in tables(section(REFERENCE, "What users write")) for row in table if quoted(row[0]) == [key]]
+    rows = [
+        row for table in tables(section(ANNOTATIONS, "What users write")) for row in table if quoted(row[0]) == [key]
+    ]
     assert [quoted(row[2]) for row in rows] == [list(values)]
 
 
@@ -172,7 +176,7 @@ def test_every_condition_is_documented_and_no_other() -> None:
     text = "\n".join(path.read_text() for path in source.modules())
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
-    assert first_cells("Conditions") == (
+    assert first_cells(CONDITIONS, "Conditions") == (
         written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | CONDITIONS_OF_APPLICATIONS | {"Ready", "PodScheduled"}
     ) - {
         "Serving",
@@ -181,7 +185,7 @@ def test_every_condition_is_documented_and_no_other() -> None:
 
 
 def test_every_event_is_documented_and_no_other() -> None:
-    assert first_cells("Events") == source.events()
+    assert first_cells(CONDITIONS, "Events") == source.events()
 
 
 def test_every_reason_for_which_a_target_is_refused_has_a_remedy() -> None:

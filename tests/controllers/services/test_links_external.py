@@ -26,7 +26,7 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
-PAGE = Path(__file__).parents[3] / "docs/guides/links.md"
+PAGE = Path(__file__).parents[3] / "docs/reference/links.md"
 
 
 def controller() -> str:
