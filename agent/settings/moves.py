@@ -35,7 +35,7 @@ class Moves:
         whole(1),
         "32",
         "replacements that start at the same time; each counts until it is ready, for a minute at most, and without a"
-        " node for 10 s",
+        " node for 10 s; that of a lost pod until it has a node",
     )
     move_rate: float = tuned(
         POSITIVE, "10", "moves that may begin in a second; those of pods in lost targets do not count"

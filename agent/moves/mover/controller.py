@@ -227,9 +227,10 @@ class Mover(Controller[OwnerKey]):
         return min((each for each in later if each), default=None)
 
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
-        """Return whether an owner's first move would begin now."""
-        lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in pods)
-        return self._limits.may_begin((lost, -self.order(key)))
+        """Return whether an owner's first move would begin now; also True if none of its pods has to move."""
+        leaving = [pod for pod in pods if self._is_concerned(pod)]
+        lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in leaving)
+        return not leaving or self._limits.may_begin((lost, -self.order(key)))
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
@@ -238,8 +239,9 @@ class Mover(Controller[OwnerKey]):
         return any(self._is_concerned(pod) or _PLACED in pod.raw or self._is_silent(pod) for pod in pods)
 
     def _is_silent(self, pod: Object) -> bool:
-        """Return True if a pod's target does not answer: then the owner's failover time has to be read."""
-        return bool(pod.node_name) and not self._causes.home(pod.node_name).answers
+        """Return True if the target of a living pod does not answer: then its owner's failover time has to be read."""
+        lives = pod.node_name and not (pod.deleting or pod.phase in ENDED)
+        return bool(lives) and not self._causes.home(pod.node_name).answers
 
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
         self._busy.pop(key, None)

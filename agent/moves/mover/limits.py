@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from agent.base.clock import parse
 from agent.kube.store import Object
+from agent.model import replacement
 from agent.model.podstate import ENDED
 from agent.moves.mover.facts import facts_of, is_replacement
 
@@ -38,6 +39,8 @@ class _Start(NamedTuple):
     replaces: str
     node: str
     """Virtual node of its target; empty if it has none."""
+    lost: bool = False
+    """Whether it replaces a lost pod."""
 
     def is_stuck(self, moment: float) -> bool:
         """Return True if a replacement has taken longer than it should with capacity and a working image."""
@@ -70,10 +73,14 @@ class Starting:
         else:
             age = max(0.0, (now - parse(new.head.metadata.creation_timestamp or "")).total_seconds())
             if age < _STUCK_SECONDS:
-                self._starts[new.uid] = _Start(moment - age, new.hot_annotations.replaces, new.node_name)
+                replaces = new.hot_annotations.replaces
+                self._starts[new.uid] = _Start(moment - age, replaces, new.node_name, _is_for_lost(new))
 
     def under_way(self, moment: float) -> list[str]:
-        """Return the UIDs of pods whose replacements are starting and not stuck."""
+        """Return the UIDs of pods whose replacements take a slot: they are starting and not stuck.
+
+        The replacement of a lost pod takes one until it has a node: no client is served before all of them run.
+        """
         while self._starts and moment - next(iter(self._starts.values())).since >= _STUCK_SECONDS:
             del self._starts[next(iter(self._starts))]
         return [each.replaces for each in self._starts.values() if not each.is_stuck(moment) and self._may_start(each)]
@@ -83,7 +90,7 @@ class Starting:
         return [each.replaces for each in self._starts.values() if each.is_stuck(moment)]
 
     def _may_start(self, start: _Start) -> bool:
-        return not start.node or self._answers(start.node)
+        return not start.node or (not start.lost and self._answers(start.node))
 
 
 def _starts(pod: Object) -> bool:
@@ -91,6 +98,11 @@ def _starts(pod: Object) -> bool:
         return False
     ready = facts_of(pod).condition("Ready")
     return ready is None or ready.status != "True"
+
+
+def _is_for_lost(new: Object) -> bool:
+    moved = replacement.moved(new.annotations)
+    return moved is not None and moved.cause == "Lost"
 
 
 class Limits:

@@ -19,8 +19,11 @@ LOST = (True, 0)
 SERVES = (False, 0)
 
 
-def replacement(uid: str = "n", *, node: str = "us", ready: bool = False, replaces: str | None = None) -> Object:
+def replacement(
+    uid: str = "n", *, node: str = "us", ready: bool = False, replaces: str | None = None, cause: str = "Retire"
+) -> Object:
     annotations = {"multicluster/replaces": f"old-{uid}" if replaces is None else replaces}
+    annotations["multicluster/moved"] = f'{{"cause": "{cause}"}}'
     metadata = {"name": uid, "namespace": "default", "uid": uid, "creationTimestamp": CREATED}
     status = {"conditions": [{"type": "Ready", "status": str(ready)}]}
     body: dict[str, Any] = {"metadata": {**metadata, "annotations": annotations}, "spec": {"nodeName": node}}
@@ -96,6 +99,16 @@ def test_a_replacement_in_a_silent_target_releases_its_slot(monkeypatch: pytest.
     moves.now = 2.0
     assert moves.count() == 2
     assert not moves.begin("c", SERVES)
+
+
+def test_the_replacement_of_a_lost_pod_releases_its_slot_when_it_has_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The rate of a mass failover must not depend on the time that pods take to get ready."""
+    moves = Moves(monkeypatch, 1)
+    moves.see(replacement("a", node="", cause="Lost"))
+    assert not moves.begin("b", LOST)
+    moves.see(replacement("a", cause="Lost"))
+    assert moves.count() == 0
+    assert moves.begin("b", LOST)
 
 
 def test_lost_pods_come_first_then_those_of_the_highest_priority_class(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from agent.api import names
 from agent.api.kinds import PODS
 from agent.kube.client import encode
 from agent.kube.store import Object
@@ -12,6 +13,7 @@ from agent.moves.mover.decide import decide
 from agent.moves.mover.facts import owner_of
 from agent.moves.mover.view import Create, Evict, Mark, Owner, Pod, Tell
 from agent.runtime.workqueue import WorkQueue
+from tests.controllers.offline import offline
 
 WEB = Owner("ReplicaSet", "web", "surge", replicas=6, surge=1)
 LOST = [Pod(f"web-{number}", f"u{number}", cause="Lost", answers=False) for number in range(6)]
@@ -62,6 +64,23 @@ def test_an_owner_keeps_its_place_in_the_queue_after_a_look_that_found_nothing_t
     mover._add(pod)
     mover._rest(owner_of(pod), [pod])
     assert mover.order(owner_of(pod)) == -9
+
+
+async def test_a_terminating_pod_in_a_silent_target_asks_for_no_slot_and_has_no_owner_read() -> None:
+    """Its rank would keep slots from lower ones for as long as the target is silent."""
+    async with offline(Mover, moves=True) as (here, mover):
+        reference = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "db", "uid": "db", "controller": True}
+        for name in ("db-0", "db-1"):
+            metadata: dict[str, Any] = {"ownerReferences": [reference]}
+            if name == "db-1":
+                metadata["deletionTimestamp"] = "2026-11-30T12:00:00Z"
+            spec = {"nodeName": "flotilla-eu", "schedulerName": names.SCHEDULER_PROXY}
+            here.put(here.deps.proxies.informer, PODS, name, "shop", metadata=metadata, spec=spec)
+        living, leaving = sorted(here.deps.proxies.informer.store, key=lambda pod: pod.name)
+        assert mover._is_anything_to_do([living])
+        assert not mover._is_anything_to_do([leaving])
+        mover._limits = SimpleNamespace(may_begin=lambda rank: False)  # type: ignore[assignment]
+        assert mover._may_begin(owner_of(living), [living, leaving]), "none of them has to move yet"
 
 
 def told(owner: Owner, *pods: Pod) -> list[Tell]:
