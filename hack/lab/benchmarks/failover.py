@@ -18,11 +18,11 @@ from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.kube.store import Object
 from agent.runtime.supervisor import Supervisor
-from hack.lab.benchmarks import procfs, report, stats
-from hack.lab.benchmarks.budgets import Budget
+from hack.lab.benchmarks import report, stats
+from hack.lab.benchmarks.budgets import Budget, per_pod
 from hack.lab.benchmarks.burst import NODES_EACH, pods_per_node, prepare
 from hack.lab.benchmarks.errors import BenchError
-from hack.lab.benchmarks.lab import Lab, open_lab
+from hack.lab.benchmarks.lab import BENCH, OURS, Lab, Phase, open_lab, phase
 from hack.lab.benchmarks.manifests import DEPLOYMENTS, deployment
 from hack.lab.sandbox.manifests import NAMESPACE
 
@@ -50,10 +50,8 @@ class Recovery:
     """Times until pods run, by priority class, in ascending order."""
     first: Mapping[str, list[float]]
     """Times until replacements were created, by priority class, in ascending order."""
-    cpu: float
-    """CPU seconds of the source's agent since the cut."""
-    strangers: float
-    """CPU seconds of all other processes in that time."""
+    work: Phase
+    """CPU time and writes since the cut."""
 
     @property
     def last(self) -> float:
@@ -133,8 +131,25 @@ def failover_lines(found: Recovery) -> list[str]:
         f"{detected}, of which {AFTER_SECONDS} s are failover-after",
         "since the target is lost:",
         *report.table(rows),
-        f"CPU of the source's agent {found.cpu:.1f} s, of all else on the machine {found.strangers:.1f} s",
+        *_work_lines(found),
     ]
+
+
+def _work_lines(found: Recovery) -> list[str]:
+    """Return the CPU time of all processes since the cut, and the writes of agents and webhooks."""
+    work, pods = found.work, sum(map(len, found.seconds.values()))
+    groups: dict[str, float] = defaultdict(float)
+    for key, seconds in work.cpu.items():
+        cluster, _, process = key.partition("/")
+        place = "source" if cluster == _CLUSTERS[0] else "targets"
+        groups[f"{process} ({place})" if process in OURS else "benchmark" if key == BENCH else f"rest ({place})"] += (
+            seconds
+        )
+    groups["strangers on this machine"] = work.strangers
+    rows = [[f"CPU since the cut, {work.seconds:.0f} s", "seconds", "ms per pod"]]
+    rows += [[name, f"{seconds:.1f}", f"{seconds / pods * 1000:.0f}"] for name, seconds in sorted(groups.items())]
+    writes = f"API writes of agents and webhooks per pod: {per_pod(work, pods):.1f}"
+    return ["", *report.table(rows), writes, *report.disturbance([work])]
 
 
 async def _measured(lab: Lab, owners: int, pods: int) -> Recovery:
@@ -146,26 +161,20 @@ async def _measured(lab: Lab, owners: int, pods: int) -> Recovery:
         await _count(lab, watched, "pods Running", lambda: len(watched.running), pods)
         if watched.elsewhere():
             raise BenchError(f"{watched.elsewhere()} pods are not in {_GONE}")
-        agent = next(
-            line.pid for line in lab.sandbox.status() if (line.cluster, line.process) == (lab.names[0], "agent")
-        )
-        assert agent is not None
-        before, machine = procfs.usage(agent).cpu, procfs.machine()
+        before = await lab.sample()
         watched.forget()
         cut = time.monotonic()
         await lab.sandbox.set_link(_GONE, up=False)
         unreachable = await _until(client, "Reachable", "False")
         lost = await _until(client, lifecycle.TARGET_LOST, "True")
         await _count(lab, watched, "pods elsewhere", watched.elsewhere, pods)
-        cpu = procfs.usage(agent).cpu - before
-        strangers = procfs.machine() - machine - cpu
+        work = phase(before, await lab.sample())
     return Recovery(
         unreachable - cut,
         lost - cut,
         _by_class({uid: at for uid, at in watched.running.items() if uid in watched.created}, watched.classes, lost),
         _by_class(watched.created, watched.classes, lost),
-        cpu,
-        strangers,
+        work,
     )
 
 

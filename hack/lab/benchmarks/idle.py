@@ -12,7 +12,7 @@ from hack.lab.benchmarks.burst import takes_pods
 from hack.lab.benchmarks.joining import join
 from hack.lab.benchmarks.lab import Lab, open_lab, phase, until
 from hack.lab.benchmarks.profiled import start_with
-from hack.lab.benchmarks.stillness import longest
+from hack.lab.benchmarks.stillness import longest, standstills
 from hack.lab.sandbox.components import AGENT
 
 SOURCE, _ = CLUSTERS = ("cd", "us")
@@ -36,8 +36,8 @@ async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, A
         before = await lab.sample()
         await wait(lab, "measuring", MEASURE_SECONDS)
         found = phase(before, await lab.sample())
-        still = longest(path, before.moment, time.monotonic())
-    budgets = idle_budgets(found, SOURCE, targets, still)
+        still = standstills(path, before.moment, time.monotonic())
+    budgets = idle_budgets(found, SOURCE, targets, longest(still))
     figures = {
         "benchmark": "idle",
         "targets": targets,
@@ -45,9 +45,15 @@ async def idle(targets: int, progress: Progress) -> tuple[list[str], dict[str, A
         "cpu_seconds": found.cpu,
         "strangers_cpu_seconds": found.strangers,
         "writes": found.writes,
+        "standstills": [each._asdict() for each in still],
         "budgets": report.budget_figures(budgets),
     }
-    lines = [*report.idle_lines(found, targets), *report.budget_lines(budgets), *report.disturbance([found])]
+    lines = [
+        *report.idle_lines(found, targets),
+        *report.standstill_lines("idle", still),
+        *report.budget_lines(budgets),
+        *report.disturbance([found]),
+    ]
     return lines, figures
 
 

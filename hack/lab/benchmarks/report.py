@@ -12,8 +12,11 @@ from hack.lab.benchmarks.budgets import Budget, per_pod, python_cpu, ratios, tot
 from hack.lab.benchmarks.lab import OURS, Phase
 from hack.lab.benchmarks.latency import Latency
 from hack.lab.benchmarks.run import Run
+from hack.lab.benchmarks.stillness import Standstill
 
 _DIGITS = 4
+_SHOWN = 5
+"""Standstills that are shown."""
 DISTURBED = 0.1
 """Largest share of the machine's processors that other programs may use."""
 
@@ -109,6 +112,15 @@ def idle_lines(phase: Phase, targets: int) -> list[str]:
     rows.append(["API writes", "", ""])
     rows += [[f"  {key}", f"{count:.0f}", ""] for key, count in counters.by_resource(phase.writes).items()]
     return ["", *table(rows)]
+
+
+def standstill_lines(what: str, found: Sequence[Standstill]) -> list[str]:
+    """Return the longest standstills of the event loop, with the functions that caused them."""
+    return [
+        "",
+        f"standstills, {what}: {len(found)}",
+        *(f"  {each.seconds * 1000:.0f} ms: {each.where}" for each in found[:_SHOWN]),
+    ]
 
 
 def disturbance(phases: Iterable[Phase]) -> list[str]:

@@ -14,7 +14,7 @@ from hack.lab.benchmarks.budgets import silent_budgets
 from hack.lab.benchmarks.burst import takes_pods
 from hack.lab.benchmarks.idle import CLUSTERS, SETTLE_SECONDS, SOURCE, join_all, wait, watch_agent
 from hack.lab.benchmarks.lab import Lab, Phase, open_lab, phase
-from hack.lab.benchmarks.stillness import longest
+from hack.lab.benchmarks.stillness import Standstill, longest, standstills
 
 SILENT_SECONDS, BACK_SECONDS = 60.0, 60.0
 
@@ -32,22 +32,26 @@ async def silent(targets: int, progress: Progress) -> tuple[list[str], dict[str,
             quiet = await _measured(lab, path, "silent", SILENT_SECONDS)
         back = await _measured(lab, path, "coming back", BACK_SECONDS)
         is_back = await takes_pods(lab, targets)
-    budgets = silent_budgets(quiet, back, SOURCE, targets)
+    phases = {"silent": quiet, "coming back": back}
+    budgets = silent_budgets((quiet[0], longest(quiet[1])), (back[0], longest(back[1])), SOURCE, targets)
     figures = {
         "benchmark": "silent",
         "targets": targets,
         "all_back": is_back,
+        "standstills": {name: [each._asdict() for each in found] for name, (_, found) in phases.items()},
         "budgets": report.budget_figures(budgets),
     }
     note = f"{BACK_SECONDS:.0f} s after they came back all virtual nodes take pods: {'yes' if is_back else 'not yet'}"
-    return [*report.budget_lines(budgets, note), *report.disturbance([quiet[0], back[0]])], figures
+    lines = [line for name, (_, found) in phases.items() for line in report.standstill_lines(name, found)]
+    lines += [*report.budget_lines(budgets, note), *report.disturbance([quiet[0], back[0]])]
+    return lines, figures
 
 
-async def _measured(lab: Lab, path: Path, what: str, seconds: float) -> tuple[Phase, float]:
+async def _measured(lab: Lab, path: Path, what: str, seconds: float) -> tuple[Phase, list[Standstill]]:
     before, began = await lab.sample(), time.monotonic()
     await wait(lab, what, seconds)
     after = await lab.sample()
-    return phase(before, after), longest(path, began, time.monotonic())
+    return phase(before, after), standstills(path, began, time.monotonic())
 
 
 @contextlib.contextmanager
