@@ -161,6 +161,8 @@ PLACEMENT_DECISIONS = Kind(OCM_GROUP, "v1beta1", "placementdecisions", "Placemen
 ADDON_PLACEMENT_SCORES = Kind(OCM_GROUP, "v1alpha1", "addonplacementscores", "AddOnPlacementScore")
 MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "manifestworks", "ManifestWork")
 """Manifests that the agent of Open Cluster Management applies in the cluster of the ManifestWork's namespace."""
+APPLIED_MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "appliedmanifestworks", "AppliedManifestWork", namespaced=False)
+"""Record of the objects that a ManifestWork has created in its cluster, and their owner."""
 CLUSTER_MANAGERS = Kind(
     "operator.open-cluster-management.io", "v1", "clustermanagers", "ClusterManager", namespaced=False
 )

@@ -153,26 +153,34 @@ class Client:
         return _decode(await self.create_raw(kind, obj, namespace, sub=sub))
 
     async def create_raw(
-        self, kind: Kind, obj: Raw, namespace: str | None = None, *, sub: str | None = None, dry_run: bool = False
+        self,
+        kind: Kind,
+        obj: Raw,
+        namespace: str | None = None,
+        *,
+        sub: str | None = None,
+        dry_run: bool = False,
+        manager: str = "",
     ) -> bytes:
         """Create an object, or a subresource of it (a pod's binding, a service account's token).
 
-        `dry_run`: find out whether it would be; nothing is written.
+        `dry_run`: find out whether it would be; nothing is written. `manager`: field manager; empty for `flotilla`.
         """
         metadata = obj.get("metadata", {})
         path = kind.path(namespace or metadata.get("namespace"), metadata["name"] if sub else None, sub)
-        params = {"dryRun": "All"} if dry_run else None
+        params = ({"dryRun": "All"} if dry_run else {}) | ({"fieldManager": manager} if manager else {})
         return await self.session.request("POST", path, params=params, body=encode(obj), resource=_resource(kind, sub))
 
     async def update(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> Raw:
         """Replace an object; its resourceVersion guards against overwriting."""
         return _decode(await self.update_raw(kind, obj, sub=sub))
 
-    async def update_raw(self, kind: Kind, obj: Raw, *, sub: str | None = None) -> bytes:
+    async def update_raw(self, kind: Kind, obj: Raw, *, sub: str | None = None, manager: str = "") -> bytes:
         """Replace an object: cheaper for an API server than a patch of a custom resource."""
         metadata = obj["metadata"]
         path = kind.path(metadata.get("namespace"), metadata["name"], sub)
-        return await self.session.request("PUT", path, body=encode(obj), resource=_resource(kind, sub))
+        params = {"fieldManager": manager} if manager else {}
+        return await self.session.request("PUT", path, params=params, body=encode(obj), resource=_resource(kind, sub))
 
     async def patch(
         self,
@@ -197,13 +205,15 @@ class Client:
         sub: str | None = None,
         style: Style = "merge",
         manager: str = FIELD_MANAGER,
+        force: bool = True,
         dry_run: bool = False,
     ) -> bytes:
         """Change parts of an object. With style `apply`, `manager` owns the fields.
 
-        `dry_run`: find out what would become of it; nothing is written.
+        `force`: take fields over from other managers; else they are a Conflict. `dry_run`: find out what would become
+        of it; nothing is written.
         """
-        params = {"fieldManager": manager, "force": "true"} if style == "apply" else {}
+        params = {"fieldManager": manager} | ({"force": "true"} if force else {}) if style == "apply" else {}
         if dry_run:
             params["dryRun"] = "All"
         return await self.session.request(

@@ -21,13 +21,23 @@ _METADATA = ("name", "namespace", "labels", "annotations", "finalizers", "ownerR
 _NOT_OWNED = {"apiVersion", "kind", "name", "namespace"}
 """Fields of an object or its metadata that managedFields never lists."""
 
+_BASES = (
+    "Namespace",
+    *("PriorityClass", "CustomResourceDefinition", "StorageClass", "PersistentVolume", "PodSecurityPolicy"),
+)
+_WORKLOADS = ("Pod", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "ReplicationController", "Job", "CronJob")
+_ADMISSION = (
+    *("APIService", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"),
+    *("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
+)
 _ORDER = (
-    ("Namespace",),
+    _BASES,
     ("ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"),
     ("ServiceAccount", "PodDisruptionBudget", "NetworkPolicy", "ResourceQuota", "LimitRange"),
     ("Secret", "ConfigMap", "PersistentVolumeClaim"),
     ("Service",),
-    ("Pod", "Deployment", "StatefulSet", "ReplicaSet", "DaemonSet", "ReplicationController", "Job", "CronJob"),
+    _WORKLOADS,
+    _ADMISSION,
 )
 """Kinds in the order in which Open Cluster Management's work agent applies them."""
 _RANKS = {kind: rank for rank, kinds in enumerate(_ORDER) for kind in kinds}
@@ -37,7 +47,7 @@ WORKLOADS = _RANKS["Pod"]
 
 def rank(kind: str) -> int:
     """Return the position of a kind in the order of apply, lowest first."""
-    return _RANKS.get(kind, WORKLOADS + 1)
+    return _RANKS.get(kind, len(_ORDER))
 
 
 class Place(NamedTuple):

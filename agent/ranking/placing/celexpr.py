@@ -1,4 +1,4 @@
-"""CEL expressions of Placements: compiled with a check of types and names, and evaluated for ManagedClusters.
+"""CEL expressions: compiled with a check of types and names; those of Placements are evaluated for ManagedClusters.
 
 Only this module imports the library, with the first expression. The library supports no custom types. Expressions
 are therefore checked in one environment, with a type for quantities, and run in another, where quantities are maps.
@@ -84,20 +84,13 @@ def compile_expression(expression: str) -> "Program":
     :raises InvalidExpression: if it is invalid, or the library is missing
     """
     environment = _environment()
-    try:
-        checked = environment.checking.compile(expression)
-    except RuntimeError as error:
-        raise InvalidExpression(f"compilation failed: {_reason(error, expression)}") from None
-    try:
-        return Program(environment, environment.running.deserialize(checked.serialize()), _read_by(expression))
-    except RuntimeError as error:
-        raise InvalidExpression(f"instantiation failed: {_reason(error, expression)}") from None
+    return Program(environment, environment.compile(expression), _read_by(expression))
 
 
 class Program:
     """A compiled expression."""
 
-    def __init__(self, environment: "Environment", compiled: Any, paths: _Paths | None) -> None:
+    def __init__(self, environment: "Clusters", compiled: Any, paths: _Paths | None) -> None:
         self._environment = environment
         self._compiled = compiled
         self._paths = paths
@@ -109,32 +102,78 @@ class Program:
         seen = whole if self._paths is None else _part(whole, self._paths)
         environment.name, environment.scores = whole["metadata"].get("name"), scores
         try:
-            result = self._compiled.eval(environment.running.Activation({"managedCluster": seen}))
-        except RuntimeError:
+            return environment.evaluate(self._compiled, {"managedCluster": seen}) is True
+        except InvalidExpression:
             return False
-        return bool(result.type() == environment.bool and result.value())
 
 
 class Environment:
-    """Environments of expressions: one for the check, one for running."""
+    """Environments of expressions with certain variables: one for the check, one for running.
 
-    def __init__(self, cel: Any, extensions: Sequence[Any]) -> None:
-        self.bool = cel.Type.BOOL
-        self.name: str | None = None
-        self.scores: Scores = {}
-        """Scores of the cluster that an expression is evaluated for, whose name is `name`."""
-        signatures = (*FUNCTIONS, Signature("scores", ("map<dyn,dyn>", "string"), "list<dyn>", self._scores))
-        variables = {"managedCluster": cel.Type.Map(cel.Type.STRING, cel.Type.DYN)}
+    The types of variables are words as in a Signature.
+    """
+
+    def __init__(self, variables: Mapping[str, str], functions: Sequence[Signature] = ()) -> None:
+        """:raises InvalidExpression: if the library is missing"""
+        try:
+            self._cel = cel = importlib.import_module(f"{_LIBRARY}.cel")
+            strings = importlib.import_module(f"{_LIBRARY}.ext.ext_strings").ExtStrings()
+            optional = importlib.import_module(f"{_LIBRARY}.ext.ext_optional").ExtOptional()
+        except ImportError as error:
+            raise InvalidExpression(REMEDY) from error
+        signatures = (*FUNCTIONS, *functions)
 
         def environment(types: _Types) -> Any:
             # The library accepts more overloads of its own functions only from an extension, which has no custom types.
             more = [each for each in signatures if each.name in _EXTENDED]
             own = [each for each in signatures if each.name not in _EXTENDED]
             last = cel.CelExtension("flotilla", types.declarations(more))
-            return cel.NewEnv(variables=variables, extensions=[*extensions, last], functions=types.declarations(own))
+            declared = {name: types.type(word) for name, word in variables.items()}
+            return cel.NewEnv(
+                variables=declared, extensions=[strings, optional, last], functions=types.declarations(own)
+            )
 
-        self.checking = environment(_Types(cel))
-        self.running = environment(_Kinds(cel))
+        self._checking = environment(_Types(cel))
+        self._running = environment(_Kinds(cel))
+
+    def compile(self, expression: str) -> Any:
+        """Return a compiled expression.
+
+        :raises InvalidExpression: if it is invalid
+        """
+        try:
+            checked = self._checking.compile(expression)
+        except RuntimeError as error:
+            raise InvalidExpression(f"compilation failed: {_reason(error, expression)}") from None
+        try:
+            return self._running.deserialize(checked.serialize())
+        except RuntimeError as error:
+            raise InvalidExpression(f"instantiation failed: {_reason(error, expression)}") from None
+
+    def evaluate(self, compiled: Any, variables: Mapping[str, Any]) -> Any:
+        """Return the result of an expression if it is a bool or a string, else None.
+
+        :raises InvalidExpression: if it fails
+        """
+        try:
+            result = compiled.eval(self._running.Activation(dict(variables)))
+        except RuntimeError as error:
+            raise InvalidExpression(_reason(error, "")) from None
+        if result.type() == self._cel.Type.ERROR:
+            raise InvalidExpression(str(result.value()).partition(": ")[2])
+        known = (self._cel.Type.BOOL, self._cel.Type.STRING)
+        return result.value() if result.type() in known else None
+
+
+class Clusters(Environment):
+    """Environment of expressions about a ManagedCluster."""
+
+    def __init__(self) -> None:
+        self.name: str | None = None
+        self.scores: Scores = {}
+        """Scores of the cluster that an expression is evaluated for, whose name is `name`."""
+        scores = Signature("scores", ("map<dyn,dyn>", "string"), "list<dyn>", self._scores)
+        super().__init__({"managedCluster": "map<string,dyn>"}, (scores,))
 
     def _scores(self, cluster: Mapping[str, Any], resource: str) -> list[dict[str, object]]:
         if cluster["metadata"]["name"] != self.name:
@@ -214,14 +253,8 @@ class _Kinds(_Types):
 
 
 @functools.cache
-def _environment() -> Environment:
-    try:
-        cel = importlib.import_module(f"{_LIBRARY}.cel")
-        strings = importlib.import_module(f"{_LIBRARY}.ext.ext_strings").ExtStrings()
-        optional = importlib.import_module(f"{_LIBRARY}.ext.ext_optional").ExtOptional()
-    except ImportError as error:
-        raise InvalidExpression(REMEDY) from error
-    return Environment(cel, (strings, optional))
+def _environment() -> Clusters:
+    return Clusters()
 
 
 def _reason(error: Exception, expression: str) -> str:
