@@ -48,7 +48,9 @@ GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 
 
 @contextlib.asynccontextmanager
-async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *values: str) -> AsyncIterator[Fleet]:
+async def fleet_of_two(
+    directory: Path, pod_network: Literal["own", "same"], *values: str, ip_family: str = "ipv4"
+) -> AsyncIterator[Fleet]:
     """Source cd and target us, each with the chart installed.
 
     :param values: of the chart, as KEY=VALUE
@@ -62,6 +64,7 @@ async def fleet_of_two(directory: Path, pod_network: Literal["own", "same"], *va
         images=images,
         gateways=True,
         pod_network=pod_network,
+        ip_family=ip_family,
         agent_flags=AGENT_FLAGS,
         chart_values=values,
     )
