@@ -53,3 +53,19 @@ def test_the_metric_that_agents_publish_is_the_one_that_is_read() -> None:
     counter.inc()
     after = counters.writes(generate_latest(REGISTRY).decode(), "x")["x DELETE bench-test 200"]
     assert after == before + 1
+
+
+def test_accepted_writes_of_an_api_server_are_counted_by_resource() -> None:
+    series = (
+        ('code="201",dry_run="",resource="pods",subresource="",verb="POST"', 3),
+        ('code="200",dry_run="",resource="pods",subresource="status",verb="PATCH"', 2),
+        ('code="409",dry_run="",resource="pods",subresource="",verb="PUT"', 1),
+        ('code="201",dry_run="All",resource="pods",subresource="",verb="POST"', 1),
+        ('code="200",dry_run="",resource="endpoints",subresource="",verb="GET"', 9),
+        ('code="200",dry_run="",resource="endpoints",subresource="",verb="PUT"', 4),
+    )
+    lines = [f"apiserver_request_total{{{labels}}} {value}" for labels, value in series]
+    assert counters.accepted("\n".join(["# TYPE apiserver_request_total counter", *lines])) == {
+        "pods": 5.0,
+        "endpoints": 4.0,
+    }

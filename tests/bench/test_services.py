@@ -1,7 +1,7 @@
 from typing import Any
 
-from hack.lab.benchmarks.endpointtimes import EndpointTimes, ready_address, ready_endpoints
-from hack.lab.benchmarks.services import ServiceLoad, shared
+from hack.lab.benchmarks.endpointtimes import PROXIES, REPORTS, EndpointTimes, ready_address, ready_endpoints
+from hack.lab.benchmarks.services import ServiceLoad, order, shared
 
 A, B = ("team", "a"), ("team", "b")
 
@@ -25,6 +25,28 @@ def test_time_counts_from_the_last_delegate_ready_until_the_last_cluster_has_all
     assert (times.ready, times.last_ready, times.last_right) == (2, 2.0, 5.0)
     assert times.lags == [3.0]
     assert times.wrong() == []
+
+
+def test_each_step_counts_from_the_last_delegate_ready() -> None:
+    times = times_of_two_pods()
+    times.step(PROXIES, A, "web", "10.1.0.1", 2.5)
+    times.step(PROXIES, B, "web", "", 2.6)
+    times.step(PROXIES, B, "web", "10.2.0.1", 2.75)
+    for pod, address in ((A, "10.1.0.1"), (B, "10.2.0.1")):
+        times.step(REPORTS, pod, "web", address, 2.25)
+    found = [times.lags_of(place) for place in (REPORTS, PROXIES, "cd", "us", "eu")]
+    assert found == [[0.25], [0.75], [2.0], [3.0], [1.0]]
+
+
+def test_a_late_proxy_pod_makes_no_slice_wrong() -> None:
+    times = times_of_two_pods()
+    times.step(PROXIES, A, "web", "10.1.0.1", 9.0)
+    assert times.wrong() == []
+    assert times.last_right == 5.0
+
+
+def test_every_second_round_is_measured_in_the_reverse_order() -> None:
+    assert order(["before", "this"], 3) == ["before", "this", "this", "before", "before", "this"]
 
 
 def test_a_change_of_another_field_of_a_ready_delegate_is_no_new_time() -> None:

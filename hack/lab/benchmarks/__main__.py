@@ -73,7 +73,8 @@ def _measured(options: argparse.Namespace) -> tuple[list[str], dict[str, Any]]:
         case "follow":
             work = follow(options.pods, progress)
         case "services":
-            work = services(ServiceLoad(options.services, options.pods), progress, options.against)
+            load = ServiceLoad(options.services, options.pods, options.rounds)
+            work = services(load, progress, options.against)
         case "move":
             work = move(options.pods, progress)
         case "placement":
@@ -145,7 +146,10 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     shared.add_argument(
         "--pods", type=count, default=PODS_ALL, metavar="N", help=f"how many pods in all (default {PODS_ALL})"
     )
-    shared.add_argument("--against", default="", metavar="COMMIT", help="measure the agents of this commit first")
+    shared.add_argument("--against", default="", metavar="COMMIT", help="measure the agents of this commit, too")
+    shared.add_argument(
+        "--rounds", type=count, default=1, metavar="N", help="how often; medians are printed (default 1)"
+    )
     follows = benchmarks.add_parser("follow", help="N pods, each with a ConfigMap and a Secret of its own, and without")
     follows.add_argument(
         "--pods", type=count, default=FOLLOWED, metavar="N", help=f"how many pods (default {FOLLOWED})"

@@ -6,6 +6,8 @@ from prometheus_client.parser import text_string_to_metric_families
 
 REQUESTS = "flotilla_api_requests_total"
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
+_ACCEPTED = "apiserver_request_total"
+_VERBS = ("POST", "PATCH", "PUT", "DELETE", "APPLY")
 APART = ("events", "leases")
 """Resources that do not count towards a pod's writes: heartbeats, and events, which delay nothing."""
 OWN_REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")
@@ -20,6 +22,17 @@ def writes(exposition: str, role: str) -> dict[str, float]:
             words = (role, labels["method"], labels["resource"] or "other", labels["outcome"])
             key = " ".join(words)
             found[key] = found.get(key, 0.0) + value
+    return found
+
+
+def accepted(exposition: str) -> dict[str, float]:
+    """Return the number of accepted writes by resource, from the text of an API server's /metrics."""
+    # Only these lines are parsed: the text of a busy API server has tens of thousands.
+    text = "\n".join(line for line in exposition.splitlines() if line.startswith(_ACCEPTED + "{"))
+    found: dict[str, float] = {}
+    for labels, value in samples(text + "\n", _ACCEPTED):
+        if labels["verb"] in _VERBS and labels["code"].startswith("2") and not labels.get("dry_run"):
+            found[labels["resource"]] = found.get(labels["resource"], 0.0) + value
     return found
 
 
