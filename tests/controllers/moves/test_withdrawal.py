@@ -18,6 +18,7 @@ from agent.model.deletion import is_withdrawn
 from agent.model.endpoints import ready
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.grace_periods import GracePeriods
+from agent.pods.feedback import pause
 from agent.pods.feedback.controller import Feedback
 from agent.pods.live_changes.controller import LiveChanges
 from agent.scheduler.controller import ProxyScheduler
@@ -54,9 +55,11 @@ class Place:
         copy["spec"]["ports"] = PORTS
         await self.pair.there.create(SERVICES, copy, self.pair.namespace)
 
-    async def pod(self, name: str = "web", **spec: Any) -> str:
-        """Create a pod; return the name of its delegate."""
-        made = await create(self.pair.here, elected(name, self.pair.namespace, **spec), [self.target])
+    async def pod(self, name: str = "web", *, app: str = "", **spec: Any) -> str:
+        """Create a pod with the label `app` (default: its name); return the name of its delegate."""
+        pod = elected(name, self.pair.namespace, **spec)
+        pod["metadata"]["labels"]["app"] = app or name
+        made = await create(self.pair.here, pod, [self.target])
         return names.chaperon(name, made["metadata"]["uid"])
 
     async def serving(self) -> tuple[str, str]:
@@ -149,6 +152,27 @@ async def test_a_delegate_ends_once_no_cluster_routes_to_it_and_keeps_its_other_
         await place.ended()
         assert time.monotonic() - began >= 1.4
         await pair.gone(CHAPERONS, name)
+
+
+async def test_pods_in_their_pause_occupy_no_worker(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Feedback, "workers", 2)
+    monkeypatch.setattr(pause, "LONGEST_SECONDS", 600.0)
+    async with at_work(pair, withdraw=600.0) as place:
+        await place.share()
+        pods = [f"web-{number}" for number in range(Feedback.workers + 1)]
+        delegates = [await place.pod(pod, app="web", terminationGracePeriodSeconds=1200) for pod in pods]
+        for pod in pods:
+            await until(lambda pod=pod: _runs(pair, pod))  # type: ignore[misc]
+            await place.delete(pod)
+        for name in delegates:
+            await until(lambda name=name: place.is_withdrawn(name))  # type: ignore[misc]
+        await place.pod("work")
+        await until(lambda: _runs(pair, "work"))
+        for pod, name in zip(pods, delegates, strict=True):
+            assert "deletionTimestamp" not in await place.chaperon(name), "the pause has ended"
+            await place.delete(pod, grace=0)
+            await pair.there.delete(CHAPERONS, name, pair.namespace)
+            await place.ended(pod)
 
 
 async def _lacks(place: Place, address: str) -> bool:
