@@ -17,7 +17,7 @@ from tests.docs.shell import Shell
 QUICK_START = [block.text for block in blocks(DOCS / "start/quickstart.md", "sh")]
 FIRST_STEPS, THE_END = [block.text for block in blocks(README, "sh") if not block.mark]
 _HERE = Path(__file__).parent
-_FLAGS = ("--discovery-interval=2s", "--moves", "--withdraw=1s", "--slow-target=5s")
+_FLAGS = ("--tuning=discovery-interval=2s,withdraw=1s,slow-target=5s",)
 SOON = " ".join(("sandbox up --join", *(f"--agent-flag={flag}" for flag in _FLAGS)))
 """Flags that enable moves and shorten waits. Without them, agents take minutes to detect Placements and seconds
 to move each pod. Slow targets are tolerated, since other tests may keep the machine busy."""
