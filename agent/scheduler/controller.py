@@ -34,7 +34,8 @@ from agent.scheduler.waiting import WaitingPods
 class ProxyScheduler(Controller[Key]):
     """Reconciles each unbound proxy pod, or each group of them; many concurrently.
 
-    Pods of higher priority come first. At equal priority, pods that have found no target come after new ones.
+    Pods of higher priority come first. At equal priority, pods that have found no target come after new ones, and
+    new ones after pods with a chaperon: in a burst, pods whose delegates run would be bound only at its end.
     """
 
     name = "scheduler"
@@ -42,6 +43,7 @@ class ProxyScheduler(Controller[Key]):
     def __init__(self, deps: Deps) -> None:
         super().__init__(workers=deps.settings.max_in_flight)
         self._default = deps.settings.scheduling
+        self._chaperons = deps.chaperons
         self._woken: set[Key] = set()
         self._waiting = WaitingPods(self._try, lambda key: self.order(key)[0], lambda: self._cache.seconds)
         self._cache = SchedulerCache(deps, self._waiting.changed, self._decided)
@@ -65,11 +67,11 @@ class ProxyScheduler(Controller[Key]):
             await together(super().run(), self._candidates.run())
 
     def order(self, key: Key) -> Any:
-        """Sort key: priority first, then pods without an unsuccessful attempt."""
+        """Sort key: priority first, then pods without an unsuccessful attempt, of these the ones with a chaperon."""
         if group_name(key) is not None:
-            return (-max((pod.priority for pod in self._groups.members(key)), default=0), key in self._woken)
+            return (-max((pod.priority for pod in self._groups.members(key)), default=0), key in self._woken, True)
         pod = self._cache.proxies.store.get(key)
-        return (-pod.priority if pod is not None else 0, key in self._woken)
+        return (-pod.priority if pod is not None else 0, key in self._woken, not self._chaperons.any_of(key))
 
     def _note(self, old: Object | None, new: Object | None) -> None:
         """Drop a pod's state as soon as it needs no target any longer or has been deleted."""

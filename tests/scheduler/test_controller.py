@@ -75,6 +75,20 @@ async def test_a_chaperon_whose_creation_was_not_confirmed_is_not_created_twice(
         assert len(lost) == 2
 
 
+async def test_pods_that_wait_for_their_binding_come_before_new_ones_of_the_same_priority(
+    cluster: Cluster, client: Client, namespace: str
+) -> None:
+    connection = load(str(cluster.kubeconfig))
+    async with (
+        running(cluster, ProxyScheduler) as deps,
+        connected(deps, client, namespace, eu=connection) as targets,
+    ):
+        await create(client, elected("begun", namespace), [*targets.values()])
+        await until(lambda: deps.chaperons.of((namespace, "begun")))
+        scheduler = ProxyScheduler(deps)
+        assert scheduler.order((namespace, "begun")) < scheduler.order((namespace, "new"))
+
+
 async def test_a_pod_claimed_by_a_target_that_went_silent_stays_pinned_until_it_answers(
     cluster: Cluster, client: Client, namespace: str
 ) -> None:

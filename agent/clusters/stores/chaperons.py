@@ -92,6 +92,10 @@ class Chaperons:
         """Return the chaperons of the proxy pod with this namespace and name, whatever its UID."""
         return list(self._by_parent.get(parent, {}).values())
 
+    def any_of(self, parent: Key) -> bool:
+        """Return whether the proxy pod with this namespace and name has a chaperon."""
+        return parent in self._by_parent
+
     def departed(self, target: Target, uid: str) -> Departure | None:
         """Return the departure of a proxy pod's last chaperon in a target if reported recently; else None."""
         return self._departures.get((target.key, uid))
