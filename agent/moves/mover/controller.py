@@ -48,6 +48,8 @@ class Mover(Controller[OwnerKey]):
     """Keys are owners with a pod that has to move, or with an unfinished move."""
 
     name = "mover"
+    workers = 32
+    """Many owners at a time: in each step of a move several requests follow one another."""
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()

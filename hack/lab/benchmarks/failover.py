@@ -161,14 +161,14 @@ async def _measured(lab: Lab, owners: int, pods: int) -> Recovery:
         await _count(lab, watched, "pods Running", lambda: len(watched.running), pods)
         if watched.elsewhere():
             raise BenchError(f"{watched.elsewhere()} pods are not in {_GONE}")
-        before = await lab.sample()
+        before = await lab.sample((_GONE,))
         watched.forget()
         cut = time.monotonic()
         await lab.sandbox.set_link(_GONE, up=False)
         unreachable = await _until(client, "Reachable", "False")
         lost = await _until(client, lifecycle.TARGET_LOST, "True")
         await _count(lab, watched, "pods elsewhere", watched.elsewhere, pods)
-        work = phase(before, await lab.sample())
+        work = phase(before, await lab.sample((_GONE,)))
     return Recovery(
         unreachable - cut,
         lost - cut,

@@ -6,7 +6,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,8 +85,11 @@ class Lab:
         for client in self.clients.values():
             await client.session.close()
 
-    async def sample(self) -> Sample:
-        """Measure every process. Raises BenchError if one of them has ended."""
+    async def sample(self, silent: Collection[str] = ()) -> Sample:
+        """Measure every process. Raises BenchError if one of them has ended.
+
+        :param silent: clusters whose link is cut, so that their writes cannot be read
+        """
         pids = {BENCH: os.getpid()}
         for line in self.sandbox.status():
             if line.pid is None:
@@ -97,11 +100,11 @@ class Lab:
             usage = {key: procfs.usage(pid) for key, pid in pids.items()}
         except OSError as error:
             raise BenchError(f"a process ended during the benchmark: {error}") from error
-        return Sample(time.monotonic(), procfs.machine(), usage, pids, await self._writes())
+        return Sample(time.monotonic(), procfs.machine(), usage, pids, await self._writes(silent))
 
-    async def _writes(self) -> dict[str, float]:
+    async def _writes(self, silent: Collection[str]) -> dict[str, float]:
         total: dict[str, float] = {}
-        for cluster in self.sandbox.clusters:
+        for cluster in (each for each in self.sandbox.clusters if each.name not in silent):
             for process in OURS if self.sandbox.plan.agents else ():
                 role = "source" if cluster.name == self.names[0] else "target"
                 text = await self.metrics(cluster.name, process)

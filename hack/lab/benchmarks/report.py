@@ -115,12 +115,12 @@ def idle_lines(phase: Phase, targets: int) -> list[str]:
 
 
 def standstill_lines(what: str, found: Sequence[Standstill]) -> list[str]:
-    """Return the longest standstills of the event loop, with the functions that caused them."""
-    return [
-        "",
-        f"standstills, {what}: {len(found)}",
-        *(f"  {each.seconds * 1000:.0f} ms: {each.where}" for each in found[:_SHOWN]),
-    ]
+    """Return the longest standstills of the event loop, with what caused them."""
+    lines = ["", f"standstills, {what}: {len(found)}"]
+    for each in found[:_SHOWN]:
+        collecting = f"garbage collector {each.collecting * 1000:.0f} ms; " if each.collecting else ""
+        lines.append(f"  {each.seconds * 1000:.0f} ms: {collecting}{each.where or 'no stack was sampled'}")
+    return lines
 
 
 def disturbance(phases: Iterable[Phase]) -> list[str]:

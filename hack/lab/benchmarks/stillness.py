@@ -4,6 +4,7 @@ A standstill is one pass of the event loop that takes more than LEAST seconds of
 Wall-clock time would include the delay by other programs. A line of FILE is a JSON array.
 """
 
+import gc
 import json
 import runpy
 import sys
@@ -11,7 +12,7 @@ import threading
 import time
 from asyncio import base_events
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ class Standstill(NamedTuple):
     seconds: float
     where: str = ""
     """The most frequent stack in the pass, the innermost function last; empty if none was sampled."""
+    collecting: float = 0.0
+    """CPU seconds of the pass that the garbage collector took. No other thread runs then, so no stack is sampled."""
 
 
 class Sampler:
@@ -40,18 +43,27 @@ class Sampler:
         self._clock = time.pthread_getcpuclockid(self._loop_thread)
         self._began: float | None = None
         self._stacks: Counter[str] = Counter()
+        self._collecting = self._collected = 0.0
+        gc.callbacks.append(self._note)
         threading.Thread(target=self._run, name="stillness", daemon=True).start()
 
     def begin(self) -> None:
         """Begin a pass of the event loop."""
+        self._collected = 0.0
         self._began = time.clock_gettime(self._clock)
 
-    def end(self) -> tuple[float, str]:
-        """End the pass. Return its CPU seconds and the most frequent stack."""
+    def end(self) -> Standstill:
+        """End the pass."""
         assert self._began is not None
         took = time.clock_gettime(self._clock) - self._began
         stacks, self._stacks, self._began = self._stacks, Counter(), None
-        return took, stacks.most_common(1)[0][0] if stacks else ""
+        return Standstill(time.monotonic(), took, stacks.most_common(1)[0][0] if stacks else "", self._collected)
+
+    def _note(self, phase: str, info: Mapping[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.thread_time()
+        else:
+            self._collected += time.thread_time() - self._collecting
 
     def _run(self) -> None:
         while True:
@@ -80,9 +92,9 @@ def main(path: str, module: str) -> None:
         def watched(loop: Any) -> None:
             sampler.begin()
             pass_of_loop(loop)
-            took, where = sampler.end()
-            if took > LEAST:
-                file.write(json.dumps(Standstill(time.monotonic(), took, where)) + "\n")
+            found = sampler.end()
+            if found.seconds > LEAST:
+                file.write(json.dumps(found) + "\n")
 
         base_events.BaseEventLoop._run_once = watched  # type: ignore[attr-defined]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
