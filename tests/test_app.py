@@ -166,7 +166,7 @@ async def renewed_since(client: Client, name: str, before: str) -> bool:
     ("flags", "words"),
     [
         (["--kubeconfig=/nonexistent"], "no kubeconfig at /nonexistent"),
-        (["--probe-interval=0"], "--probe-interval"),
+        (["--tuning=probe-interval=0"], "--tuning=probe-interval"),
         (["--log-level=loud"], "--log-level"),
         (["--extender-address=0.0.0.0:10261"], "--extender-address"),
     ],

@@ -8,17 +8,14 @@ earlier versions had, still count, with a warning.
 import argparse
 import dataclasses
 import inspect
-import logging
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from agent.base import tuning
+from agent.base import log, tuning
 from agent.base.flag_values import SWITCH, Form
 from agent.base.tuning import InvalidTuning
-
-log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -240,7 +237,7 @@ def _with_tuning(
 ) -> list[_Source]:
     """Return the sources of a setting for experts, the one that wins first; warn of those of earlier versions."""
     for source, _ in sources:
-        log.warning("%s: a later version will refuse this; use --%s=%s=VALUE", source, TUNING, named.option)
+        log.warn_later(f"{source}: a later version will refuse this; use --{TUNING}={named.option}=VALUE")
     found: list[_Source] = [(f"--{TUNING}={named.option}", by_flag[named.option])] if named.option in by_flag else []
     found += [each for each in sources if each[0].startswith("--")]
     if named.option in by_variable:

@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 _OURS = ("agent", "webhook")
 _configured = ["INFO"]
 """Level to go back to."""
+_early: list[str] = []
+"""Warnings of the time before `configure`."""
 _context: contextvars.ContextVar[dict[str, str] | None] = contextvars.ContextVar("log_context", default=None)
 
 
@@ -63,6 +65,14 @@ def configure(level: str = "INFO", as_json: bool = False, **fields: str) -> None
     root.setLevel(logging.WARNING)
     _configured[0] = level.upper()
     _set_level(_configured[0])
+    for message in _early:
+        logging.getLogger(__name__).warning("%s", message)
+    _early.clear()
+
+
+def warn_later(message: str) -> None:
+    """Log a warning once `configure` has set the format. A program without a log never shows it."""
+    _early.append(message)
 
 
 def change_detail(*, more: bool) -> None:

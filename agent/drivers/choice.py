@@ -15,6 +15,9 @@ from agent.drivers.none_and_external import External, Nothing
 from agent.drivers.sharing import Sharing
 from agent.drivers.skupper import Skupper
 
+EXPERIMENTAL = frozenset(driver.name for driver in (Cilium, McsExports, Istio, Linkerd, Skupper))
+"""Names of drivers whose network no test runs: tests write what its controllers would write, and no packet passes."""
+
 
 def all_drivers(sharing: Sharing) -> list[Driver]:
     """Return all drivers in order of preference: the first that both clusters support is chosen."""

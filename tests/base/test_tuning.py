@@ -1,9 +1,10 @@
+import json
 import logging
 from dataclasses import dataclass
 
 import pytest
 
-from agent.base import flags, tuning
+from agent.base import flags, log, tuning
 from agent.base.flag_values import SWITCH, TEXT, whole
 from agent.base.flags import InvalidSetting, flag, repeated, tuned
 from agent.base.tuning import InvalidTuning
@@ -57,13 +58,17 @@ def test_settings_with_several_values_take_all_items() -> None:
     assert parse(FLOTILLA_KEYS="a,b").keys == ("a", "b")
 
 
-def test_flags_and_variables_of_earlier_versions_count_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.WARNING):
-        assert parse("--tuning=move-rate=4", "--moves").move_rate == 4
-    assert not caplog.messages
-    with caplog.at_level(logging.WARNING):
-        assert parse("--move-rate=3", FLOTILLA_KEYS="a").move_rate == 3
-    assert caplog.messages == [
+def test_flags_and_variables_of_earlier_versions_count_with_a_warning_in_the_log(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    monkeypatch.setattr(log, "_early", [])
+    parse("--tuning=move-rate=4", "--moves")
+    assert parse("--move-rate=3", FLOTILLA_KEYS="a").move_rate == 3
+    assert not capsys.readouterr().err
+    log.configure(as_json=True)
+    log.configure(as_json=True)
+    assert [json.loads(line)["message"] for line in capsys.readouterr().err.splitlines()] == [
         "--move-rate: a later version will refuse this; use --tuning=move-rate=VALUE",
         "FLOTILLA_KEYS: a later version will refuse this; use --tuning=keys=VALUE",
     ]

@@ -65,7 +65,7 @@ class Place:
             f"--kubeconfig={self.cluster.kubeconfig}",
             f"--bind={host}:{port}",
             f"--url=https://{host}:{port}",
-            f"--configuration-name={self.namespace}",
+            f"--tuning=configuration-name={self.namespace}",
             f"--namespace={self.namespace}",
             "--health-address=127.0.0.1:0",
             *extra,

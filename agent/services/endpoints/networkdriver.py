@@ -22,12 +22,12 @@ from agent.clusters.port import Port
 from agent.clusters.stores.gateway_reports import GatewayReports, had_gateways
 from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
-from agent.drivers.choice import all_drivers, choose
+from agent.drivers.choice import EXPERIMENTAL, all_drivers, choose
 from agent.drivers.cilium import usable
 from agent.drivers.clusters import CONDITION
-from agent.drivers.driver import BY_ADDRESSES, LOCAL, Pair
+from agent.drivers.driver import BY_ADDRESSES, LOCAL, Driver, Pair
 from agent.drivers.gateway import Gateway
-from agent.drivers.mcs import without_exports
+from agent.drivers.mcs import McsExports, without_exports
 from agent.drivers.meshes import Meshes
 from agent.drivers.sharing import Sharing
 from agent.kube.errors import Forbidden
@@ -48,6 +48,7 @@ RECHECK_SECONDS = 30.0
 _UNREAD_SECONDS = 0.5
 _UNTOLD_SECONDS = 10.0
 """Seconds for which a new Target may have no condition because a ClusterSummary is missing."""
+EXPERIMENTAL_NOTE = " (experimental: tests do not run its network)"
 _OWN = (names.ANNOTATION_CLUSTER_UID, ANNOTATION_GATEWAY)
 _ONE_LACKS = "one of the clusters has none; install the chart there with gateway.enabled, or remove the annotation"
 _NONE_HERE = "the source has no gateway: install the chart in it with gateway.enabled"
@@ -205,9 +206,12 @@ class NetworkDriverController(Controller[Key]):
             apart = f"{apart}; the last that is known counts: {flaw}"
         if problem:
             return Words("False", "Forbidden", f"endpoints are not shared by {driver.name}: {problem}{apart}")
-        return Words(
-            "True", driver.reason, f"endpoints of shared Services: network driver {annotation or driver.name}{apart}"
-        )
+        named = (annotation or driver.name) + (EXPERIMENTAL_NOTE if self._is_experimental(driver) else "")
+        return Words("True", driver.reason, f"endpoints of shared Services: network driver {named}{apart}")
+
+    def _is_experimental(self, driver: Driver) -> bool:
+        """Return whether no test runs a driver's network. Tests run Flotilla's own implementation of ServiceExports."""
+        return driver.name in EXPERIMENTAL and not (driver.name == McsExports.name and self._deps.settings.mcs)
 
     async def _of_gateway(self, target: Target, *, told: bool) -> Words:
         """Return whether a target's gateways can be used with those of other targets. `told`: whether it

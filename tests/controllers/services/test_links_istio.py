@@ -40,7 +40,8 @@ async def test_istio_is_chosen_where_istiod_has_a_remote_secret_for_the_target(
     marked = {"istio/multiCluster": "true"}
 
     async def said(reason: str) -> None:
-        await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
+        found = await condition(pair.here, pair.namespace, "eu", "ServicesShared", "True", reason)
+        assert ("(experimental: " in found["message"]) is (reason == "Istio")
 
     async with installed((pair.here, pair.there), [(GATEWAYS, None)]), shared_with_eu(pair), summaries(pair):
         # A Secret for another cluster, and one that istiod ignores.
