@@ -3,7 +3,7 @@
 import re
 
 from hack.lab.sandbox.objects import REPOSITORY
-from tests.docs.pages import DOCS, section, tables
+from tests.docs.pages import section, tables
 
 TESTS = re.findall(
     r"^async def test_(\w+)", (REPOSITORY / "tests/controllers/services/test_serviceimports.py").read_text(), re.M
@@ -11,7 +11,9 @@ TESTS = re.findall(
 
 
 def test_every_requirement_passes_or_says_why_not_and_names_one_test_if_any() -> None:
-    (table,) = tables(section(DOCS / "guides/exports.md", "Have exports served"))
+    (table,) = tables(
+        section(REPOSITORY / "hack/design/20261126-conformance.md", "Requirements and tests of this repository")
+    )
     for requirement, label, result, named in table[1:]:
         assert label in ("required", "optional"), requirement
         assert re.match("passes(;|$)|fails: ", result), requirement
