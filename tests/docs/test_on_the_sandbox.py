@@ -29,7 +29,7 @@ async def test_quick_start(shell: Shell) -> None:
     assert "already up; everything runs" in start
     assert {"admiralty-default-us", "admiralty-default-eu"} <= set(names.split())
     assert "successfully rolled out" in elect
-    look, choose, why, drain, _ = QUICK_START[len(shell.quick_start) :]
+    look, choose, why, move, drain, _ = QUICK_START[len(shell.quick_start) :]
     seen = await shell.run(look)
     assert seen.count("podchaperon.multicluster.admiralty.io/web-") == 6
     assert "admiralty-default-us" in seen
@@ -38,6 +38,8 @@ async def test_quick_start(shell: Shell) -> None:
     assert "0/2 targets are available: eu: " in said
     assert "insufficient cpu on every node (largest 32)" in said
     assert "Waits for:" in said
+    moved = [line.split() for line in (await shell.run(move)).splitlines() if line.startswith("web-")]
+    assert [line[2] for line in moved if line[1] == "Running"][-6:] == ["us"] * 6
     await shell.run(drain)
 
 
