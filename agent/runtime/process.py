@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.base.eventloop import EventLoop, factory
 from agent.base.flags import InvalidSetting
+from agent.base.garbage import Freezing
 from agent.base.log import change_detail
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ def run_until_signal(main: Coroutine[Any, Any, None], event_loop: EventLoop = "a
     :raises InvalidSetting: if that package is not installed
     """
     SSLProtocol.max_size = TLS_BUFFER
+    gc.callbacks.append(Freezing())
     try:
         made = factory(event_loop)
     except InvalidSetting:
