@@ -1,6 +1,7 @@
 """Registry of all targets of this cluster: adds, changes and removes them while the agent runs."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 
 from agent.base.clock import Clock
@@ -41,6 +42,9 @@ class Targets:
         self._supervisor = supervisor
         self._targets: dict[Key, tuple[Target, str, tuple[Callable[[], object], ...]]] = {}
         self._by_node: dict[str, Target] = {}
+        self._by_finalizer: dict[str, Target] = {}
+        self._by_namespace: defaultdict[str, dict[Key, Target]] = defaultdict(dict)
+        """By the only namespace that they serve; empty for all namespaces."""
         self._attached: set[Target] = set()
         self._closing: set[Cluster] = set()
         self._attach: list[Listener] = []
@@ -64,9 +68,14 @@ class Targets:
         """Return the connected target behind a virtual node, None if there is none."""
         return self._by_node.get(node_name)
 
+    def by_finalizer(self, finalizer: str) -> Target | None:
+        """Return the connected target that a finalizer of a proxy pod names, None if there is none."""
+        return self._by_finalizer.get(finalizer)
+
     def serving(self, namespace: str) -> list[Target]:
         """Return the connected targets that pods of a namespace may use."""
-        return [target for target in self if target.serves(namespace)]
+        own = self._by_namespace.get(namespace, {}) if namespace else {}
+        return [*own.values(), *self._by_namespace.get("", {}).values()]
 
     def on_attach(self, listener: Listener) -> None:
         """Register a listener: called for every target that is or will be attached."""
@@ -124,7 +133,8 @@ class Targets:
             self._supervisor.spawn(f"trust in {name}", target.trust.run),
         )
         self._targets[key] = (target, fingerprint, stops)
-        self._by_node[target.node_name] = target
+        self._by_node[target.node_name] = self._by_finalizer[target.finalizer] = target
+        self._by_namespace[target.namespace][key] = target
         self._changed(target)
         return target
 
@@ -137,6 +147,11 @@ class Targets:
         for stop in (*stops, target.end):
             stop()
         self._by_node.pop(target.node_name, None)
+        self._by_finalizer.pop(target.finalizer, None)
+        beside = self._by_namespace[target.namespace]
+        del beside[key]
+        if not beside:
+            del self._by_namespace[target.namespace]
         self._attached.discard(target)
         tell(self._detach, target)
         self._changed(target)

@@ -30,6 +30,21 @@ async def test_controllers_are_told_of_a_target_once_it_is_known_to_be_the_right
         assert (told, later) == (["attach", "detach"], ["eu"])
 
 
+async def test_targets_are_found_by_namespace_and_by_finalizer_until_they_are_removed() -> None:
+    async with registry(NOWHERE) as targets:
+        everywhere = await targets.connect(("", "us"), NOWHERE, "1")
+        own = await targets.connect(("team", "eu"), NOWHERE, "1")
+        assert targets.serving("team") == [own, everywhere]
+        assert targets.serving("other") == targets.serving("") == [everywhere]
+        assert targets.by_finalizer(own.finalizer) is own
+        again = await targets.connect(("team", "eu"), NOWHERE, "2")
+        assert targets.serving("team") == [again, everywhere]
+        assert targets.by_finalizer(own.finalizer) is again is not own
+        await targets.disconnect(("team", "eu"))
+        assert targets.serving("team") == [everywhere]
+        assert targets.by_finalizer(own.finalizer) is None
+
+
 async def test_a_listener_that_fails_keeps_no_other_from_hearing_and_ends_no_task_of_a_target() -> None:
     attached: list[str] = []
     states: list[State] = []

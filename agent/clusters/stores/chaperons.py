@@ -80,6 +80,8 @@ class Chaperons:
     def __init__(self, targets: Targets, cluster_uid: str) -> None:
         self._cluster_uid = cluster_uid
         self._by_parent: dict[Key, dict[tuple[Key, Key], Placed]] = {}
+        self._by_target: dict[Key, dict[Key, Key]] = {}
+        """Parent of each chaperon, by target and chaperon."""
         self._in: Counter[str] = Counter()
         """Number of chaperons that this cluster itself has created, by namespace."""
         self._departures = DeletedChaperons()
@@ -114,7 +116,7 @@ class Chaperons:
 
     def parents(self, target: Target) -> list[Key]:
         """Return the proxy pods that have a chaperon in a target."""
-        return [parent for parent, placed in self._by_parent.items() if any(key[0] == target.key for key in placed)]
+        return list(dict.fromkeys(self._by_target.get(target.key, {}).values()))
 
     def is_ours(self, chaperon: Object) -> bool:
         """Return whether this cluster may have created a chaperon: one without a UID belongs to the pod of its
@@ -124,11 +126,12 @@ class Chaperons:
 
     def made_here(self, target: Target) -> list[Key]:
         """Return the proxy pods with a chaperon in a target that this cluster has created, recognized by its UID."""
-        return [
+        found = (
             parent
-            for parent, placed in self._by_parent.items()
-            if any(key[0] == target.key and self._was_made_here(each.chaperon) for key, each in placed.items())
-        ]
+            for chaperon, parent in self._by_target.get(target.key, {}).items()
+            if self._was_made_here(self._by_parent[parent][target.key, chaperon].chaperon)
+        )
+        return list(dict.fromkeys(found))
 
     def _attached(self, target: Target) -> None:
         def changed(old: Object | None, new: Object | None) -> None:
@@ -151,6 +154,7 @@ class Chaperons:
             placed = self._by_parent.setdefault(parent, {})
             self._count(namespace, placed.get(entry), -1)
             placed[entry] = Placed(target, chaperon)
+            self._by_target.setdefault(target.key, {})[chaperon.key] = parent
             self._count(namespace, placed[entry], 1)
         else:
             self._drop(parent, entry)
@@ -162,13 +166,14 @@ class Chaperons:
         if stop is not None:
             stop()
         self._departures.forget(target.key)
-        for parent in self.parents(target):
-            for entry in [entry for entry in self._by_parent[parent] if entry[0] == target.key]:
-                self._drop(parent, entry)
+        for chaperon, parent in list(self._by_target.get(target.key, {}).items()):
+            self._drop(parent, (target.key, chaperon))
 
     def _drop(self, parent: Key, entry: tuple[Key, Key]) -> None:
-        placed = self._by_parent.get(parent, {})
+        placed, beside = self._by_parent.get(parent, {}), self._by_target.get(entry[0], {})
         self._count(parent[0], placed.pop(entry, None), -1)
+        if beside.pop(entry[1], None) is not None and not beside:
+            del self._by_target[entry[0]]
         if not placed:
             self._by_parent.pop(parent, None)
 

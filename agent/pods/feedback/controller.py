@@ -191,9 +191,13 @@ class Feedback(Controller[Key]):
     def _gather(
         self, key: Key, proxy: Object | None, doubtful: frozenset[str] = frozenset()
     ) -> tuple[ProxyAndDelegates, dict[str, Target]]:
-        targets = {target.finalizer: target for target in self._deps.targets}
         home = self._home(proxy)
         placed = [each for each in self._deps.chaperons.of(key) if each.target.ready]
+        # Only these: a map of all targets for every event would cost more with each target.
+        concerned = {home, *doubtful, *(each.target.finalizer for each in placed)}
+        concerned.update(proxy.finalizers if proxy is not None else ())
+        found = ((each, self._deps.targets.by_finalizer(each)) for each in concerned)
+        targets = {finalizer: target for finalizer, target in found if target is not None}
         delegates = tuple(map(_delegate, placed))
         last = self._ended.get(key)
         ours = last is not None and proxy is not None and last.is_of(proxy) and last.target.finalizer == home
