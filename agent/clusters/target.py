@@ -249,9 +249,15 @@ class Target:
         since = old.since if state is old.state else now
         unanswered = (old.unanswered_since or now) if silent or state is State.UNREACHABLE else None
         self.trust.lose()
+        if silent and not self.is_self:
+            # The next probe that is answered interrupts their pauses.
+            self.cluster.informers.rest()
         self._become(Record(state, message, since, failures, silent, unanswered))
 
     def _answered(self, old: Record) -> None:
+        again = old.failures > 0 and old.state is not State.READY
+        if again and not self.is_self:
+            self.cluster.informers.interrupt()
         if problem := self.identity.problem:
             self.identified = False
             self.trust.lose()
@@ -265,14 +271,14 @@ class Target:
         elif self.chaperons.synced.is_set() and not self.trust.doubted:
             self._believe()
         else:
-            self._catch_up(old)
+            self._catch_up(old, again)
 
-    def _catch_up(self, old: Record) -> None:
+    def _catch_up(self, old: Record, again: bool) -> None:
         """Bring the stores of an answering target up to date."""
-        self.trust.answered(again=old.failures > 0)
-        if old.failures:
+        self.trust.answered(again=again)
+        if again and self.is_self:
             # Other users of the local cluster share its watches.
-            (self.chaperons if self.is_self else self.cluster.informers).interrupt()
+            self.chaperons.interrupt()
         error = self.chaperons.error
         if old.state is not State.CONNECTING:
             self._become(Record(State.CONNECTING, "reachable again, reading its state", self._clock.now()))

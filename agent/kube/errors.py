@@ -39,6 +39,14 @@ def one_line(text: str, limit: int = _MESSAGE_LIMIT) -> str:
     return line if len(line) <= limit and len(text) <= 2 * limit else line[: limit - 1] + "…"
 
 
+def without_frames(error: Exception) -> None:
+    """Drop the tracebacks of an error and its causes: they keep the objects of their frames, mostly in cycles."""
+    each: BaseException | None = error
+    while each is not None:
+        each.__traceback__ = None
+        each = each.__cause__ or each.__context__
+
+
 class KubeError(Exception):
     """Anything that went wrong between us and an API server."""
 

@@ -22,7 +22,16 @@ from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.contents import Contents
-from agent.kube.errors import Forbidden, Gone, KubeError, Outdated, StatusError, Unreachable, Unreadable
+from agent.kube.errors import (
+    Forbidden,
+    Gone,
+    KubeError,
+    Outdated,
+    StatusError,
+    Unreachable,
+    Unreadable,
+    without_frames,
+)
 from agent.kube.metadata import METADATA
 from agent.kube.reading import Reader, Reduce
 from agent.kube.responsiveness import Hearing
@@ -34,6 +43,8 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
+REST_SECONDS = 120.0
+"""Longest additional pause while the cluster does not answer. Whoever finds out that it does interrupts the pause."""
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
 _RELIST_SECONDS = 30.0
@@ -75,6 +86,7 @@ class Informer:
         self._telling = False
         self._failures: list[Callable[[], object]] = []
         self._interrupt = asyncio.Event()
+        self._rests = False
         self._watching: asyncio.Timeout | None = None
         self._backoff = Backoff(0.2, 15.0)
         """Pauses before a watch is resumed; reset by a watch that lasts."""
@@ -127,9 +139,14 @@ class Informer:
         """End the stream and resume now: for a link that is back, where TCP itself would take long to notice."""
         for backoff in (self._backoff, self._refused, self._relisting):
             backoff.reset()
+        self._rests = False
         self._interrupt.set()
         if self._watching is not None and not self._watching.expired():
             self._watching.reschedule(asyncio.get_running_loop().time())
+
+    def rest(self) -> None:
+        """Retry rarely until `interrupt`: the cluster does not answer other requests, either."""
+        self._rests = True
 
     def relist(self) -> None:
         """List again now, because the store may be outdated."""
@@ -284,6 +301,7 @@ class Informer:
             return
         if self.error is None or str(self.error) != str(error):
             log.warning("watch of %s in cluster %s: %s", self.kind, self.client.name or "local", error)
+        without_frames(error)
         self.error = error
         tell(self._failures)
         self.hearing.failed()
@@ -294,5 +312,8 @@ class Informer:
 
     async def _pause(self, backoff: Backoff | None) -> None:
         if backoff is not None:
-            await set_within(self._interrupt, backoff.next())
+            pause = backoff.next()
+            if self._rests:
+                pause += REST_SECONDS * random.random()
+            await set_within(self._interrupt, pause)
         self._interrupt.clear()

@@ -19,6 +19,7 @@ from agent.kube import responsiveness, write_guard
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
+from agent.kube.openings import begin_opening
 from agent.kube.resolving import Resolver
 from agent.kube.responsiveness import CLOSED, CONNECT_SECONDS, Limits, Pace, explain, waited
 from agent.kube.tcp import Connector, begin_request, connected_socket, give_up_request
@@ -227,8 +228,9 @@ class Session:
         """
         if self._http.closed:
             raise Unsent(CLOSED)
-        headers = await self._headers(None, accept)
+        end_opening = await begin_opening()
         try:
+            headers = await self._headers(None, accept)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle)
             sending = self._send("GET", path, params, headers, timeout)
             with cancelled_only_if_told():
@@ -240,6 +242,7 @@ class Session:
                             raise retry.error from None
                     check_encoding(response)
                     opening.reschedule(None)
+                    end_opening()
                     lines = Lines(response.content, self._large_lines)
                     try:
                         yield lines
@@ -247,6 +250,8 @@ class Session:
                         lines.release()
         except _NETWORK_ERRORS as error:
             raise Unreachable(explain(error, waited(error, self.timeout, idle))) from error
+        finally:
+            end_opening()
 
     async def _headers(self, content_type: str | None, accept: str) -> dict[str, str]:
         headers: dict[str, str] = {}

@@ -122,6 +122,11 @@ class Informers:
         for informer, _ in self._running.values():
             informer.interrupt()
 
+    def rest(self) -> None:
+        """Let all informers retry rarely, because the cluster does not answer."""
+        for informer, _ in self._running.values():
+            informer.rest()
+
     def flaws(self) -> str:
         """Which objects cannot be read and why, in one line for users; empty when all can."""
         return one_line(", ".join(filter(None, (informer.flaws.told() for informer in self))), _TOLD)

@@ -1,0 +1,33 @@
+"""Limit on watches that are being opened at the same time, for all clusters of this process.
+
+Each opening has a TLS handshake, which costs milliseconds of CPU. If many targets come back at the same time, thousands
+of watches are opened, and one pass of the event loop would continue the handshakes of all of them.
+"""
+
+import asyncio
+from collections.abc import Callable
+from weakref import WeakKeyDictionary
+
+AT_ONCE = 32
+LONGEST_SECONDS = 1.0
+"""Seconds after which an opening no longer counts: a cluster that does not answer must not delay the others."""
+
+_of_loops: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
+
+
+async def begin_opening() -> Callable[[], None]:
+    """Wait until a watch may be opened. Return the function that ends the opening; more calls of it do nothing."""
+    loop = asyncio.get_running_loop()
+    slots = _of_loops.setdefault(loop, asyncio.Semaphore(AT_ONCE))
+    await slots.acquire()
+    is_over = False
+
+    def end() -> None:
+        nonlocal is_over
+        if not is_over:
+            is_over = True
+            timer.cancel()
+            slots.release()
+
+    timer = loop.call_later(LONGEST_SECONDS, end)
+    return end

@@ -1,0 +1,32 @@
+"""Watches that are opened at the same time: a limited number, of which silent clusters keep none for long."""
+
+import asyncio
+
+import pytest
+
+from agent.kube import openings
+from agent.kube.openings import AT_ONCE, begin_opening
+
+
+async def test_a_limited_number_of_watches_is_opened_at_the_same_time() -> None:
+    ends = [await begin_opening() for _ in range(AT_ONCE)]
+    waiting = asyncio.create_task(begin_opening())
+    await asyncio.sleep(0.01)
+    assert not waiting.done()
+    ends[0]()
+    ends[0]()
+    end = await waiting
+    another = asyncio.create_task(begin_opening())
+    await asyncio.sleep(0.01)
+    assert not another.done(), "an opening ends once"
+    end()
+    for each in (await another, *ends):
+        each()
+
+
+async def test_an_opening_without_an_answer_delays_no_other_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openings, "LONGEST_SECONDS", 0.05)
+    for _ in range(AT_ONCE):
+        await begin_opening()
+    async with asyncio.timeout(5):
+        (await begin_opening())()
