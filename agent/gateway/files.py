@@ -11,7 +11,7 @@ import msgspec
 from agent.base import atomic_files
 from agent.gateway.admin import Admin
 from agent.model import envoy, envoystart, envoyudp
-from agent.model.envoycounters import INGRESS, PEER, UDP_PEER
+from agent.model.envoycounters import ALIVE, INGRESS, PEER, UDP_PEER
 from agent.model.envoyparts import CERTIFICATE, Encoded, Place, Resources, ca_of
 
 _CA_REFUSED = "trusted CA"
@@ -93,7 +93,7 @@ class Files:
             return set()
         # Envoy loads the gateway's own certificate with its first peer. Without that certificate it accepts
         # clusters with any CA.
-        others = {each: text for each, text in wanted.clusters.items() if not each.startswith((PEER, UDP_PEER))}
+        others = {each: text for each, text in wanted.clusters.items() if not each.startswith((ALIVE, PEER, UDP_PEER))}
         await self._step(envoy.CLUSTERS, others)
         again = await self._step(envoy.CLUSTERS, wanted.clusters)
         return await self._unusable(wanted.clusters) if again else set()

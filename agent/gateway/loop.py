@@ -24,6 +24,7 @@ from agent.gateway.files import CasRefused, Files, NotTaken
 from agent.gateway.peercas import PeerCas, without
 from agent.model import envoy, envoycounters, envoyudp, gatewaypeer
 from agent.model.envoybuilder import Builder
+from agent.model.envoycounters import Checked
 from agent.model.envoyparts import Place
 from agent.model.gatewaypeer import TCP, Called, Gateway, InvalidGateway, Judged, Peer, Reader
 
@@ -42,9 +43,10 @@ class _Listeners(NamedTuple):
 
     peer: Peer
     listeners: tuple[tuple[str, Called, int], ...]
+    checked: Checked
 
 
-_NO_LISTENERS = _Listeners(Peer("", "", "", ""), ())
+_NO_LISTENERS = _Listeners(Peer("", "", "", ""), (), Checked(0, ""))
 
 
 class Loop:
@@ -151,11 +153,11 @@ class Loop:
     async def look(self) -> None:
         """Read Envoy's counters and report what has changed."""
         before = (self._envoy.takes, self._envoy.refusals)
-        stats, gateway = await self._envoy.look(), self._gateway
+        stats = await self._envoy.look()
         now = (self._envoy.takes, self._envoy.refusals)
         self._judge_refusals()
-        if stats is not None and gateway is not None:
-            self._count(stats.counters, gateway)
+        if stats is not None and self._gateway is not None:
+            self._count(stats.counters)
         if now != before:
             self._tell()
             self.changed()
@@ -168,9 +170,9 @@ class Loop:
             self._files.doubt()
             self._again_at = 0.0
 
-    def _count(self, counters: envoycounters.Counters, gateway: Gateway) -> None:
+    def _count(self, counters: envoycounters.Counters) -> None:
         self._counters = counters
-        peers = {each.key: len(each.addresses) for each in gateway.peers if each.key in self._meant}
+        peers = {each: found.checked for each, found in self._listeners.items() if each in self._meant}
         health = envoycounters.health(counters, peers, self.health)
         self._forget(self.health.keys() - health.keys())
         news = False
@@ -254,7 +256,7 @@ def _listeners(peer: Peer) -> _Listeners:
     found = (
         (envoy.listener_of(peer, called, port), called, port) for called in peer.services for port in called.locals
     )
-    return _Listeners(peer, tuple(found))
+    return _Listeners(peer, tuple(found), Checked(len(peer.addresses), envoycounters.ALIVE + peer.gateways))
 
 
 def check_pair(pair: Pair, gateway: Gateway) -> None:

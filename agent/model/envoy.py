@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from agent.model import envoystart, envoyudp, hostport
-from agent.model.envoycounters import INGRESS, PEER
+from agent.model.envoycounters import ALIVE, INGRESS, PEER
 from agent.model.envoyparts import (
+    CHECKS,
     EXTENSIONS,
     KEEPALIVE_SECONDS,
     OWN,
@@ -22,10 +23,13 @@ from agent.model.envoyparts import (
     Resources,
     bound_to,
     encoded,
+    own_tls,
     peer_chain,
     peer_cluster,
+    static_cluster,
+    tls_chain,
 )
-from agent.model.gatewaypeer import TCP, Called, Peer, callers_suffix, health_name, server_name
+from agent.model.gatewaypeer import TCP, Called, Peer, alive_name, callers_suffix, health_name, server_name
 
 ADMIN, BOOTSTRAP = envoystart.ADMIN, envoystart.BOOTSTRAP
 CLUSTERS, LISTENERS = envoystart.CLUSTERS, envoystart.LISTENERS
@@ -33,9 +37,21 @@ DRAIN_SECONDS = 8
 """Seconds for which connections of a removed listener continue; with the time to write files, 10 s at most."""
 HEALTH = "health"
 _NOTHING = "refused"
+_ADMISSION_CHECKS = CHECKS | {
+    "interval": "30s",
+    "no_traffic_healthy_interval": "30s",
+    "no_traffic_interval": "2s",
+}
+"""Whether a peer admits a namespace changes seldom, and each check is a TLS handshake for each namespace."""
+_OUTLIERS = {
+    "split_external_local_origin_errors": True,
+    "consecutive_local_origin_failure": 2,
+    "max_ejection_percent": 50,
+}
+"""Avoids a failed address for 30 s after two failed connections, unless most or all addresses fail."""
 _SOL_SOCKET, _SO_KEEPALIVE, _IPPROTO_TCP, _TCP_KEEPIDLE = 1, 9, 6, 4
-_EARLY_BYTES = 65536
-_NO_PORT = 1
+_ALIVE = "alive"
+_LATER = {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": 65536}
 
 
 def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Encoded]]:
@@ -83,11 +99,21 @@ def arguments(directory: str, concurrency: int = 2, drain_seconds: int = DRAIN_S
 
 
 def tcp_peer_cluster(peer: Peer, own: str, place: Place) -> Raw:
-    """Return the cluster of a peer's gateways, for client connections and health checks."""
+    """Return the cluster of a peer's gateways, for client connections and checks whether they admit the namespace."""
     # With TLS 1.3 the client's handshake succeeds before the server verifies its certificate: only a reply proves it.
-    check = {"reuse_connection": False, "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]}}
+    check = _ADMISSION_CHECKS | _answered()
     # The server name of health checks; client connections set their own.
-    return peer_cluster(PEER + peer.key, peer, place, health_name(peer.namespace, own, peer.uid), check)
+    made = peer_cluster(PEER + peer.key, peer, place, health_name(peer.namespace, own, peer.uid), check)
+    return made | {"outlier_detection": _OUTLIERS}
+
+
+def alive_cluster(peer: Peer, place: Place) -> Raw:
+    """Return the cluster that checks whether a peer's gateways work, for its GatewayPeers in all namespaces."""
+    return peer_cluster(ALIVE + peer.gateways, peer, place, alive_name(peer.uid), CHECKS | _answered())
+
+
+def _answered() -> Raw:
+    return {"reuse_connection": False, "tcp_health_check": {"receive": [{"text": HEALTH.encode().hex()}]}}
 
 
 def _listener(name: str, host: str, port: int, chains: Sequence[Raw | msgspec.Raw]) -> Raw:
@@ -108,7 +134,7 @@ def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
 
     New links do not change a peer's TCP chain: Envoy closes the connections of a changed chain.
     """
-    made = _listener(INGRESS, place.host, place.port, chains or [_nobody()])
+    made = _listener(INGRESS, place.host, place.port, chains)
     inspector = {"@type": EXTENSIONS + "filters.listener.tls_inspector.v3.TlsInspector"}
     return made | {
         "stat_prefix": INGRESS,
@@ -117,13 +143,17 @@ def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
     }
 
 
-def _nobody() -> Raw:
-    """Return a filter chain that matches no connection.
+def alive_chain(own: str, place: Place) -> Raw:
+    """Return the filter chain that answers checks whether this gateway works.
 
-    Envoy requires a chain in each listener. Without peers, the listener still counts refused connections.
+    It requires no certificate, since CAs of peers belong to namespaces, and leads to nothing but the answer.
     """
-    filters = [_proxy("nobody", _NOTHING)]
-    return {"name": "nobody", "filter_chain_match": {"destination_port": _NO_PORT}, "filters": filters}
+    return tls_chain(_ALIVE, alive_name(own), {"common_tls_context": own_tls(place)}, [_proxy("alive", _ALIVE, _LATER)])
+
+
+def answering_cluster(place: Place) -> Raw:
+    """Return the cluster of the listener that answers checks whether this gateway works."""
+    return static_cluster(_ALIVE, [place.health])
 
 
 def chain(peer: Peer, own: str, place: Place) -> Raw:
@@ -135,7 +165,7 @@ def chain(peer: Peer, own: str, place: Place) -> Raw:
             f"in/{peer.key}",
             _NOTHING,
             # Connect to the Service only after the client's certificate has been verified.
-            {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": _EARLY_BYTES},
+            _LATER,
         ),
     ]
     return peer_chain(peer.key, peer, place, f"*.{callers_suffix(peer.namespace, peer.uid, own)}", filters)

@@ -12,10 +12,15 @@ from typing import NamedTuple
 import msgspec
 
 from agent.model import envoy, envoyudp
-from agent.model.envoycounters import INGRESS
+from agent.model.envoycounters import ALIVE, INGRESS
 from agent.model.envoyparts import Place, Raw, Resources, certificate_cluster, encoded, static_cluster
 from agent.model.gatewaypeer import TCP, Gateway, Peer, Protocol, Service, health_name, server_name
 
+CHECKS_LIMIT = 256
+"""Maximum number of clusters that check whether gateways work; each takes 0.1 MiB of Envoy's memory.
+
+Writers of GatewayPeers decide how many differ. Gateways beyond it have only the seldom checks of admission.
+"""
 _NONE: list[Service] = []
 _At = tuple[str, int, Protocol, str | None]
 """Name, port, protocol and host of a Service."""
@@ -28,6 +33,8 @@ class _Built(NamedTuple):
     services: Sequence[Service]
     """Local Services in the namespace of the peer."""
     clusters: dict[str, bytes]
+    checks: dict[str, bytes]
+    """Cluster that checks whether the peer's gateways work; empty without addresses."""
     listeners: dict[str, bytes]
     chains: list[bytes]
 
@@ -39,16 +46,21 @@ class Builder:
         self._place = place
         self._own = ""
         self._built: dict[str, _Built] = {}
+        self._checks: dict[str, bytes] = {}
+        """Clusters that check whether gateways work, which peers in several namespaces share."""
         self._services: dict[str, list[Service]] = {}
         self._chains: list[bytes] = []
-        self._ingress = msgspec.json.encode(envoy.ingress([], place))
-        self._certificate = encoded([certificate_cluster(place)])
+        self._alive = b""
+        """Filter chain that answers checks whether this gateway works."""
+        self._ingress = b""
+        self._common = encoded([certificate_cluster(place), envoy.answering_cluster(place)])
         self._health = msgspec.json.encode(envoy.health_listener(place))
 
     def build(self, gateway: Gateway) -> Iterator[str]:
         """Build changed peers; yield the key of each built peer, so that the caller can let other tasks run."""
         if gateway.cluster != self._own:
-            self._own, self._built = gateway.cluster, {}
+            self._own, self._built, self._checks = gateway.cluster, {}, {}
+            self._alive = msgspec.json.encode(envoy.alive_chain(self._own, self._place))
         self._services = _by_namespace(gateway.services, self._services)
         before, found = self._built, dict[str, _Built]()
         for peer in gateway.peers:
@@ -59,14 +71,16 @@ class Builder:
                 found[peer.key] = self._build(peer, own)
                 yield peer.key
         self._built = found
+        self._checks = {name: made for each in found.values() for name, made in each.checks.items()}
 
     def resources(self, gateway: Gateway) -> Resources:
         """Return all resources of a gateway. Builds what `build` has not built."""
         for _ in self.build(gateway):
             pass
-        clusters, listeners, chains = dict(self._certificate), {envoy.HEALTH: self._health, INGRESS: b""}, list[bytes]()
+        clusters, listeners = dict(self._common), {envoy.HEALTH: self._health, INGRESS: b""}
+        chains = [self._alive]
         for each in self._built.values():
-            clusters |= each.clusters
+            clusters |= each.clusters | each.checks
             listeners |= each.listeners
             chains += each.chains
         if not _are_the_same(chains, self._chains):
@@ -84,7 +98,15 @@ class Builder:
         # Also for peers without Services: Envoy validates the CA here before it is in the listener of all peers.
         of_peer = envoy.tcp_peer_cluster(peer, self._own, self._place)
         clusters = encoded([health, *offered, of_peer, *called])
-        return _Built(peer, services, clusters, encoded(listeners), list(encoded(chains).values()))
+        return _Built(peer, services, clusters, self._check(peer), encoded(listeners), list(encoded(chains).values()))
+
+    def _check(self, peer: Peer) -> dict[str, bytes]:
+        name = ALIVE + peer.gateways
+        if not peer.addresses or (name not in self._checks and len(self._checks) >= CHECKS_LIMIT):
+            return {}
+        if name not in self._checks:
+            self._checks[name] = msgspec.json.encode(envoy.alive_cluster(peer, self._place))
+        return {name: self._checks[name]}
 
     def _offered(self, peer: Peer, services: Sequence[Service]) -> tuple[list[Raw], list[Raw]]:
         """Return clusters of local Services that a peer may call, and filter chains for UDP ports."""

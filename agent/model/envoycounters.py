@@ -1,6 +1,7 @@
 """Envoy's counters of a gateway: health of each peer, traffic, and refused connections. Pure."""
 
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 import msgspec
 
@@ -8,6 +9,8 @@ INGRESS = "gateway"
 """Name of the listener that peers call, and prefix of its counters."""
 PEER = "peer/"
 """Prefix of the names of Envoy clusters that represent peers."""
+ALIVE = "alive/"
+"""Prefix of the names of Envoy clusters that check whether a peer's gateways work, for all namespaces."""
 UDP_PEER = "udp/"
 """Prefix of the names of Envoy clusters that represent a UDP port of a peer's Service."""
 _NOT_LINKED = "NotLinked"
@@ -25,13 +28,23 @@ COUNTERS = (
     r"listener_manager\..*|cluster_manager\.active_clusters|server\.(live|state|memory_.*)|"
     rf"listener\.{INGRESS}\.(no_filter_chain_match|ssl\..*|downstream_cx_.*)|"
     r"tcp\.(in|out)/.*\.downstream_cx_(no_route|total|[rt]x_bytes_total)|"
-    rf"cluster\.{PEER}.*\.(membership_(healthy|total)|health_check\.attempt|"
+    rf"cluster\.{PEER}.*\.(membership_(healthy|total)|health_check\.(attempt|success)|"
     r"ssl\.(fail_verify_.*|handshake|session_reused)|upstream_cx_(active|total|connect_fail))|"
+    rf"cluster\.{ALIVE}.*\.(membership_healthy|health_check\.attempt|ssl\.fail_verify_.*)|"
     rf"cluster\.{UDP_PEER}.*\.membership_healthy"
 )
 """Regular expression of the counters that Envoy keeps; others would only take memory."""
 
 Counters = Mapping[str, int]
+
+
+class Checked(NamedTuple):
+    """A peer's Envoy clusters with health checks."""
+
+    addresses: int
+    """Number of the peer's addresses."""
+    alive: str
+    """Cluster that checks whether the peer's gateways work; GatewayPeers in several namespaces share it."""
 
 
 class PeerHealth(msgspec.Struct, frozen=True):
@@ -43,6 +56,8 @@ class PeerHealth(msgspec.Struct, frozen=True):
     handshakes: int = 0
     refused: int = 0
     """Number of refused certificates of the peer since Envoy started."""
+    admissions: int | None = None
+    """Number of passed checks of admission when the shared check of the peer last passed; None if it never has."""
 
     @property
     def ready(self) -> bool:
@@ -96,29 +111,43 @@ def takes_udp(counters: Counters, cluster: str) -> bool:
     return counters.get(f"cluster.{cluster}.membership_healthy", 0) > 0
 
 
-def health(counters: Counters, peers: Mapping[str, int], before: Mapping[str, PeerHealth]) -> dict[str, PeerHealth]:
+def health(counters: Counters, peers: Mapping[str, Checked], before: Mapping[str, PeerHealth]) -> dict[str, PeerHealth]:
     """Return the health of each peer.
 
-    :param peers: number of addresses of each peer
     :param before: previous result; a reason follows from the counters that have grown since
     """
-    return {peer: _health(counters, peer, total, before.get(peer)) for peer, total in peers.items()}
+    return {peer: _health(counters, peer, checked, before.get(peer)) for peer, checked in peers.items()}
 
 
-def _health(counters: Counters, peer: str, total: int, before: PeerHealth | None) -> PeerHealth:
-    prefix = f"cluster.{PEER}{peer}."
-    healthy = min(counters.get(prefix + "membership_healthy", 0), total)
+def _health(counters: Counters, peer: str, checked: Checked, before: PeerHealth | None) -> PeerHealth:
+    prefix, shared = f"cluster.{PEER}{peer}.", f"cluster.{checked.alive}."
+    total = checked.addresses
+    alive, admitted = (min(counters.get(each + "membership_healthy", 0), total) for each in (shared, prefix))
     handshakes = counters.get(prefix + "ssl.handshake", 0)
-    refused = sum(counters.get(prefix + each, 0) for each in _VERIFIED)
+    refused = sum(counters.get(way + each, 0) for way in (prefix, shared) for each in _VERIFIED)
+    passed = counters.get(prefix + "health_check.success", 0)
+    admissions = passed if alive else before.admissions if before else None
+    # Gateways of an older version answer only the checks of admission.
+    older = not alive and passed > (admissions or 0)
+    healthy = admitted if older else alive if admitted else 0
     if not total:
         reason = "NotExposed"
     elif healthy:
         reason = "Connected"
+    elif alive:
+        reason = "NotAdmitted"
     elif refused > (before.refused if before else 0):
         reason = "CertificateRefused"
-    elif handshakes > (before.handshakes if before else 0):
+    elif admissions is None and handshakes > (before.handshakes if before else 0):
         # The peer's certificate is valid, but it does not answer: it has another CA for this cluster, or no link.
         reason = "NotAdmitted"
     else:
-        reason = before.reason if before and before.total and not before.ready else "PeerUnreachable"
-    return PeerHealth(healthy, total, reason, handshakes, refused)
+        reason = _lasting(before, admissions)
+    return PeerHealth(healthy, total, reason, handshakes, refused, admissions)
+
+
+def _lasting(before: PeerHealth | None, admissions: int | None) -> str:
+    """Return the reason why a peer does not answer if no counter has grown since."""
+    if before is None or before.ready or not before.total:
+        return "PeerUnreachable"
+    return "PeerUnreachable" if admissions is not None and before.reason == "NotAdmitted" else before.reason

@@ -21,7 +21,9 @@ CONNECTIONS = 8192
 """Default of the maximum number of connections of a gateway."""
 NOTICED_SECONDS = 8
 """Seconds after which Envoy has certainly detected a silent peer; the intervals and timeouts below: 3 + 2 + 1 + 2."""
-_CHECKS: Raw = {
+CHECKS: Raw = {
+    "unhealthy_threshold": 2,
+    "healthy_threshold": 1,
     # A peer that twice, one second apart, takes longer than this to answer counts as failed.
     "timeout": "2s",
     "interval": "3s",
@@ -113,7 +115,7 @@ def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn
     """Return the cluster of a peer's gateways, called by TLS, with health checks.
 
     :param sni: server name of the TLS connections
-    :param check: Envoy's settings of the health check
+    :param check: Envoy's settings of the health check, such as `CHECKS` with what is to be answered
     :param alpn: application protocols to offer
     """
     hosts = (hostport.split(each)[0] for each in peer.addresses)
@@ -127,22 +129,14 @@ def peer_cluster(name: str, peer: Peer, place: Place, sni: str, check: Raw, alpn
     return made | {
         "transport_socket": {"name": "tls", "typed_config": tls},
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
-        "health_checks": [
-            {
-                **_CHECKS,
-                "unhealthy_threshold": 2,
-                "healthy_threshold": 1,
-                **check,
-            }
-        ],
+        "health_checks": [check],
     }
 
 
 def tls_with(peer: Peer, place: Place, alpn: Iterable[str] = ()) -> Raw:
     """Return the TLS 1.3 settings for a peer: this gateway's certificate, and the peer's CA and identity."""
     found: Raw = {
-        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
-        **_own_certificate(place),
+        **own_tls(place),
         "validation_context": {
             "trusted_ca": {"inline_string": peer.ca},
             "match_typed_subject_alt_names": [{"san_type": "URI", "matcher": {"exact": identity(peer.uid)}}],
@@ -151,9 +145,13 @@ def tls_with(peer: Peer, place: Place, alpn: Iterable[str] = ()) -> Raw:
     return found | ({"alpn_protocols": list(alpn)} if alpn else {})
 
 
-def _own_certificate(place: Place) -> Raw:
+def own_tls(place: Place) -> Raw:
+    """Return the TLS 1.3 settings for this gateway's certificate."""
     config = {"name": OWN, "sds_config": from_file(f"{place.directory}/{CERTIFICATE}")}
-    return {"tls_certificate_sds_secret_configs": [config]}
+    return {
+        "tls_params": {"tls_minimum_protocol_version": "TLSv1_3", "tls_maximum_protocol_version": "TLSv1_3"},
+        "tls_certificate_sds_secret_configs": [config],
+    }
 
 
 def certificate_cluster(place: Place) -> Raw:
@@ -164,7 +162,7 @@ def certificate_cluster(place: Place) -> Raw:
     """
     tls = {
         "@type": EXTENSIONS + "transport_sockets.tls.v3.UpstreamTlsContext",
-        "common_tls_context": _own_certificate(place),
+        "common_tls_context": own_tls(place),
     }
     return static_cluster(OWN, []) | {"transport_socket": {"name": "tls", "typed_config": tls}}
 
@@ -173,15 +171,17 @@ def peer_chain(
     name: str, peer: Peer, place: Place, server_name: str, filters: list[Raw], alpn: Iterable[str] = ()
 ) -> Raw:
     """Return a filter chain for a peer's connections with a server name; requires the peer's certificate."""
-    tls = {
-        "@type": EXTENSIONS + "transport_sockets.tls.v3.DownstreamTlsContext",
-        "require_client_certificate": True,
-        "common_tls_context": tls_with(peer, place, alpn),
-    }
+    tls = {"require_client_certificate": True, "common_tls_context": tls_with(peer, place, alpn)}
+    return tls_chain(name, server_name, tls, filters)
+
+
+def tls_chain(name: str, server_name: str, tls: Raw, filters: list[Raw]) -> Raw:
+    """Return a filter chain for TLS connections with a server name."""
+    kind = {"@type": EXTENSIONS + "transport_sockets.tls.v3.DownstreamTlsContext"}
     return {
         "name": name,
         "filter_chain_match": {"server_names": [server_name]},
-        "transport_socket": {"name": "tls", "typed_config": tls},
+        "transport_socket": {"name": "tls", "typed_config": kind | tls},
         "transport_socket_connect_timeout": "10s",
         "filters": filters,
     }

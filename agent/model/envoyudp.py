@@ -13,6 +13,7 @@ import msgspec
 
 from agent.model.envoycounters import INGRESS, UDP_PEER
 from agent.model.envoyparts import (
+    CHECKS,
     EXTENSIONS,
     MANY,
     Place,
@@ -166,7 +167,7 @@ def _endpoints(cluster: bytes) -> set[str]:
 def peers_cluster(peer: Peer, called: Called, own: str, place: Place) -> Raw:
     """Return the cluster of a peer's gateways for a UDP port of a Service; in Envoy a cluster has one server name."""
     name = server_name(peer.namespace, called.name, called.port, own, peer.uid, protocol=UDP)
-    check = {"http_health_check": {"path": _HEALTH_PATH, "host": name, "codec_client_type": "HTTP2"}}
+    check = CHECKS | {"http_health_check": {"path": _HEALTH_PATH, "host": name, "codec_client_type": "HTTP2"}}
     made = peer_cluster(name_of(peer, called), peer, place, name, check, ["h2"])
     made["circuit_breakers"]["thresholds"][0] |= {"max_connections": SESSIONS, "max_requests": SESSIONS}
     # Envoy closes a connection without replies together with its sessions, and clients start new ones.

@@ -62,6 +62,11 @@ class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Name of the peer in Envoy's configuration and in the gateway's reports."""
         return f"{self.namespace}/{self.name}"
 
+    @property
+    def gateways(self) -> str:
+        """Digest of the peer's UID, CA and addresses. GatewayPeers of one cluster usually share it."""
+        return _digest(f"{self.uid}\n{self.ca}\n{' '.join(self.addresses)}")
+
 
 class Service(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A port of an own Service with the addresses of its ready endpoints."""
@@ -282,6 +287,11 @@ def server_name(
 def health_name(namespace: str, uid: str, own: str) -> str:
     """Return the server name with which cluster `uid` asks the gateways of cluster `own` whether they admit it."""
     return f"{_HEALTH}.{callers_suffix(namespace, uid, own)}"
+
+
+def alive_name(uid: str) -> str:
+    """Return the server name with which any cluster asks the gateways of cluster `uid` whether they work."""
+    return f"{_HEALTH}.{_digest(uid)}.{SUFFIX}"
 
 
 def _digest(text: str) -> str:

@@ -20,6 +20,7 @@ from agent.model.gatewaypeer import (
     Peer,
     Protocol,
     Service,
+    alive_name,
     health_name,
     server_name,
 )
@@ -89,9 +90,11 @@ def test_new_endpoints_are_one_write_and_leave_listeners_alone() -> None:
 
 
 def test_what_a_peer_may_call_is_named_for_it_alone() -> None:
-    found = resources(peer("a", offers=2), peer("b", offers=1))
-    assert found.clusters.keys() == {
+    peers = peer("a", offers=2), peer("b", offers=1)
+    assert resources(*peers).clusters.keys() == {
         "own",
+        "alive",
+        *(f"alive/{each.gateways}" for each in peers),
         "peer/shop/a",
         "peer/shop/b",
         *(health_name("shop", f"uid-{each}", "uid-here") for each in "ab"),
@@ -101,8 +104,10 @@ def test_what_a_peer_may_call_is_named_for_it_alone() -> None:
 
 
 def test_what_is_offered_of_a_service_that_is_none_is_not_there() -> None:
-    assert resources(peer("a", offers=1), services=()).clusters.keys() == {
+    assert resources(given := peer("a", offers=1), services=()).clusters.keys() == {
         "own",
+        "alive",
+        f"alive/{given.gateways}",
         "peer/shop/a",
         health_name("shop", "uid-a", "uid-here"),
     }
@@ -110,13 +115,13 @@ def test_what_is_offered_of_a_service_that_is_none_is_not_there() -> None:
 
 def test_a_chain_stays_as_it_is_when_links_come_and_go() -> None:
     def chain(*peers: Peer) -> Any:
-        return listeners(*peers)["gateway"]["filter_chains"][0]
+        return listeners(*peers)["gateway"]["filter_chains"][1]
 
     assert chain(peer("a")) == chain(peer("a", calls=2, offers=3)) == chain(peer("a"), peer("b"))
 
 
 def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
-    chains = listeners(peer("a"), peer("b"))["gateway"]["filter_chains"]
+    _, *chains = listeners(peer("a"), peer("b"))["gateway"]["filter_chains"]
     for chain, name in zip(chains, "ab", strict=True):
         tls = chain["transport_socket"]["typed_config"]
         trusted = tls["common_tls_context"]["validation_context"]
@@ -131,6 +136,7 @@ def test_each_chain_has_the_ca_and_the_name_of_its_peer_and_no_other() -> None:
 def test_a_peer_that_is_not_exposed_may_call_and_is_not_called() -> None:
     given = peer("a", calls=1, offers=1, address="")
     assert clusters(given)["peer/shop/a"]["load_assignment"]["endpoints"] == []
+    assert not any(name.startswith("alive/") for name in clusters(given))
     assert listeners(given).keys() == {"gateway", "health"}
 
 
@@ -142,9 +148,27 @@ def test_names_of_hosts_are_looked_up_and_addresses_are_not() -> None:
     assert kind("203.0.113.1:443") == kind("[2001:db8::1]:443") == "STATIC"
 
 
-def test_without_peers_no_connection_is_let_in() -> None:
+def test_without_peers_only_the_check_whether_a_gateway_works_is_answered() -> None:
     (chain,) = listeners()["gateway"]["filter_chains"]
-    assert chain["filter_chain_match"] == {"destination_port": 1}
+    assert chain["filter_chain_match"] == {"server_names": [alive_name("uid-here")]}
+    (proxy,) = chain["filters"]
+    endpoints = clusters()[proxy["typed_config"]["cluster"]]["load_assignment"]["endpoints"]
+    addresses = [each["endpoint"]["address"]["socket_address"] for each in endpoints[0]["lb_endpoints"]]
+    assert addresses == [{"address": "127.0.0.1", "port_value": 19903}]
+
+
+def test_gateways_of_one_peer_are_checked_once_for_all_namespaces_and_admission_seldom() -> None:
+    shop = peer("a", calls=1)
+    bank = msgspec.structs.replace(shop, namespace="bank", services=())
+    moved = msgspec.structs.replace(bank, namespace="desk", addresses=("203.0.113.2:15443",))
+    found = clusters(shop, bank, moved)
+    often = [name for name, each in found.items() for check in each.get("health_checks", ()) if frequent(check)]
+    assert often == [f"alive/{shop.gateways}", f"alive/{moved.gateways}"]
+    assert found["peer/bank/a"]["health_checks"][0]["no_traffic_healthy_interval"] == "30s"
+
+
+def frequent(check: dict[str, Any]) -> bool:
+    return min(seconds(check, "interval"), seconds(check, "no_traffic_healthy_interval")) < 30
 
 
 def test_a_files_version_says_what_is_in_it() -> None:
@@ -161,8 +185,10 @@ def seconds(check: dict[str, Any], field: str) -> float:
 
 @pytest.mark.parametrize("protocol", [TCP, UDP])
 def test_a_peer_that_is_silent_has_no_ready_endpoints_after_twelve_seconds(protocol: Protocol) -> None:
-    for cluster in clusters(peer("a", calls=1, protocol=protocol)).values():
-        for check in cluster.get("health_checks", ()):
+    every = clusters(given := peer("a", calls=1, protocol=protocol))
+    udp = [each for name, each in every.items() if name.startswith("udp/")]
+    for cluster in (every[f"alive/{given.gateways}"], *udp):
+        for check in cluster["health_checks"]:
             assert check["unhealthy_threshold"] == 2
             one = seconds(check, "timeout")
             # Envoy may have checked just before; a cluster without traffic has another check interval.

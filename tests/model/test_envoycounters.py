@@ -2,7 +2,7 @@ import re
 
 import pytest
 
-from agent.model.envoycounters import COUNTERS, PeerHealth, Traffic, health, refusals, takes_udp, traffic
+from agent.model.envoycounters import COUNTERS, Checked, PeerHealth, Traffic, health, refusals, takes_udp, traffic
 
 PEER = "shop/us"
 
@@ -11,14 +11,27 @@ def counters(**found: int) -> dict[str, int]:
     return {f"cluster.peer/{PEER}.{name.replace('__', '.')}": value for name, value in found.items()}
 
 
+def alive(healthy: int, **found: int) -> dict[str, int]:
+    return {"cluster.alive/1f.membership_healthy": healthy, **counters(**found)}
+
+
 LOST = PeerHealth(0, 2, "PeerUnreachable", handshakes=5, refused=3)
+CONNECTED = PeerHealth(2, 2, "Connected", admissions=7)
 
 
 @pytest.mark.parametrize(
     ("found", "before", "reason"),
     [
-        (counters(membership_healthy=1), None, "Connected"),
-        (counters(membership_healthy=1, ssl__fail_verify_san=9), LOST, "Connected"),
+        (alive(1, membership_healthy=1), None, "Connected"),
+        (alive(1, membership_healthy=1, ssl__fail_verify_san=9), LOST, "Connected"),
+        (alive(2), None, "NotAdmitted"),
+        # The seldom check of admission passed before the gateways became silent.
+        (alive(0, membership_healthy=1, health_check__success=7), CONNECTED, "PeerUnreachable"),
+        (alive(0, ssl__handshake=9), CONNECTED, "PeerUnreachable"),
+        (alive(0), PeerHealth(0, 2, "NotAdmitted", admissions=7), "PeerUnreachable"),
+        # Gateways of an older version answer no shared check.
+        (alive(0, membership_healthy=1, health_check__success=8), CONNECTED, "Connected"),
+        (counters(membership_healthy=1, health_check__success=1), None, "Connected"),
         (counters(), None, "PeerUnreachable"),
         (counters(ssl__fail_verify_error=1), None, "CertificateRefused"),
         (counters(ssl__fail_verify_san=4, ssl__handshake=9), LOST, "CertificateRefused"),
@@ -33,13 +46,13 @@ LOST = PeerHealth(0, 2, "PeerUnreachable", handshakes=5, refused=3)
 def test_a_peer_is_ready_where_one_address_answers_and_else_it_is_told_why(
     found: dict[str, int], before: PeerHealth | None, reason: str
 ) -> None:
-    told = health(found, {PEER: 2}, {PEER: before} if before else {})[PEER]
+    told = health(found, {PEER: Checked(2, "alive/1f")}, {PEER: before} if before else {})[PEER]
     assert told.reason == reason
     assert told.ready is (reason == "Connected")
 
 
 def test_a_peer_without_addresses_is_not_exposed() -> None:
-    assert health(counters(), {PEER: 0}, {})[PEER] == PeerHealth(0, 0, "NotExposed")
+    assert health(counters(), {PEER: Checked(0, "alive/1f")}, {})[PEER] == PeerHealth(0, 0, "NotExposed")
 
 
 def test_peers_that_are_none_any_more_are_not_told() -> None:

@@ -96,11 +96,12 @@ def test_a_port_that_is_offered_twice_has_one_chain() -> None:
     peer = Peer("a", "shop", "uid-a", "CA a", (), (), offered)
     own = (Service("shop", "dns", 53, (ONE,), protocol=UDP),)
     found = envoybuilder.resources(Gateway("uid-here", (peer,), own), PLACE)
-    assert [each["name"] for each in listener(found, "gateway")["filter_chains"]] == ["shop/a", "shop/a/dns/53/udp"]
+    named = [each["name"] for each in listener(found, "gateway")["filter_chains"]]
+    assert named == ["alive", "shop/a", "shop/a/dns/53/udp"]
 
 
 def test_what_is_offered_of_a_service_that_is_none_has_no_chain() -> None:
-    assert chains(resources(services=False)).keys() == {"shop/a"}
+    assert chains(resources(services=False)).keys() == {"alive", "shop/a"}
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from agent.gateway.admin import Admin
 from agent.kube.client import Client
 from agent.kube.informer import Informer
 from agent.model import envoy, gatewaylink
-from agent.model.envoycounters import PEER
-from agent.model.envoyparts import Place, peer_cluster
+from agent.model.envoycounters import ALIVE
+from agent.model.envoyparts import CHECKS
 from agent.model.gatewaylink import Shared
 from agent.model.gatewaypeer import Peer
 from agent.model.gatewaytold import Told
@@ -95,8 +95,7 @@ async def peers(tries: int, progress: Progress) -> tuple[list[str], dict[str, An
 
 def pause() -> float:
     """Return the seconds between two health checks of a healthy peer."""
-    (check,) = peer_cluster("", Peer("", "", "", "", ()), Place("", 1), "", {})["health_checks"]
-    return float(check["interval"].removesuffix("s"))
+    return float(CHECKS["interval"].removesuffix("s"))
 
 
 def peers_budgets(found: list[Standstill]) -> list[Budget]:
@@ -167,7 +166,8 @@ class _Bench:
 
     async def _counter(self, name: str) -> int:
         stats = await self._admin.stats()
-        return stats.counters.get(f"cluster.{PEER}{_SPACE}/{_PEER}.{name}", -1) if stats is not None else -1
+        peer = Peer(_PEER, _SPACE, self._peer.uid, self._peer.ca, (self._peer.at,))
+        return stats.counters.get(f"cluster.{ALIVE}{peer.gateways}.{name}", -1) if stats is not None else -1
 
     async def _has_noticed(self) -> bool:
         return await self._counter("membership_healthy") == 0
