@@ -164,15 +164,30 @@ def _is_our_work(annotations: Mapping[str, str]) -> bool:
 
 
 def _bound(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon | None) -> list[Action]:
+    """Return the actions for a bound proxy pod; none while its target does not answer."""
     if view.home not in view.settled:
         return []
     if is_given_up(proxy):
         return _delete(view, (here,) if here is not None else (), certain=True)
     if here is None:
-        return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy(GONE)])
-    if here.deleting:
-        ending: list[Action] = [DeleteProxy(ENDING)] if restarts_always(proxy) and not here.lost else []
-        return ending or _last_words(view, proxy, here.not_ready())
+        return _without_delegate(view, proxy)
+    return _deleted(view, proxy, here) if here.deleting else _living(view, proxy, here)
+
+
+def _without_delegate(view: ProxyAndDelegates, proxy: dict[str, Any]) -> list[Action]:
+    """Delete a proxy pod whose delegate has been deleted, unless it has ended or its final status is still to copy."""
+    return _last_words(view, proxy, None) or ([] if is_done(proxy) else [DeleteProxy(GONE)])
+
+
+def _deleted(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon) -> list[Action]:
+    """Follow the deletion of a chaperon in the target: a pod that always restarts is replaced at once."""
+    if restarts_always(proxy) and not here.lost:
+        return [DeleteProxy(ENDING)]
+    return _last_words(view, proxy, here.not_ready())
+
+
+def _living(view: ProxyAndDelegates, proxy: dict[str, Any], here: TargetChaperon) -> list[Action]:
+    """Copy the status of a delegate, and end the proxy pod of one that ends or is lost before it is done."""
     patch = home_patch(proxy, here, _unsure(view, proxy), view.homecoming)
     if not (here.ending or here.lost) or is_done(here.chaperon):
         return [PatchProxy(patch, status=True)] if patch else []

@@ -1,6 +1,6 @@
 """Decide the next step for one proxy pod in mode `ranked`. Pure (ruling 1)."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
@@ -110,61 +110,79 @@ def decide(view: RankedPod) -> Step:
 
 
 def _next(view: RankedPod) -> Step:
-    if not claim_stands(view.claim, held=view.claim_held, connected=view.claim_known):
-        return _claim(view)
-    if not view.claim_known:
-        return Wait("the pod is claimed by this target, which is not connected")
-    if view.chaperon is None:
-        return _without_chaperon(view)
-    if not view.claim_ready:
-        return Wait(f"the pod is claimed by this target: {view.claim_state}")
-    settled = fast_path(view.chaperon)
-    if view.neglected and not taken_up_by(view.chaperon):
-        return _neglected(view)
-    if view.misplaced and not isinstance(settled, Bind) and not view.chaperon["metadata"].get("deletionTimestamp"):
-        return GiveUp(view.misplaced)
-    if settled is not None:
-        return settled
-    outcome, reason = delegate_outcome(view.chaperon.get("status") or {})
-    if view.spared:
-        return Wait(reason)
-    return _gated(view, reason) if outcome == "gated" else _refused(view, reason)
+    """Return the step of the first rule that applies; the last rule always does."""
+    return next(step for rule in _RULES if (step := rule(view)) is not None)
 
 
-def _claim(view: RankedPod) -> Step:
-    choice = _choice(view)
-    return Claim(choice) if choice else Wait("", _left(view, _retries(view)))
+def _without_claim(view: RankedPod) -> Step | None:
+    """Choose a target for a pod without a valid claim."""
+    stands = claim_stands(view.claim, held=view.claim_held, connected=view.claim_known)
+    return None if stands else _claim(view)
 
 
-def _without_chaperon(view: RankedPod) -> Step:
+def _not_connected(view: RankedPod) -> Step | None:
+    """Wait for a claimed target: while it is not connected, a delegate may run in it."""
+    return None if view.claim_known else Wait("the pod is claimed by this target, which is not connected")
+
+
+def _without_chaperon(view: RankedPod) -> Step | None:
     """Handle a claim without a chaperon: not created yet, or deleted. Only a target that answers can show which."""
+    if view.chaperon is not None:
+        return None
     if not view.claim_ready:
-        return _claim(view) if view.claim_unsent else Wait(f"the pod is claimed by this target: {view.claim_state}")
+        return _claim(view) if view.claim_unsent else _not_ready(view)
     feasible = {target.node_name for target in (*view.ranking.order, *view.ranking.pending)}
     if (view.claim in feasible and view.claim not in view.failed) or _choice(view) == view.claim:
         return Claim(view.claim)
     return _claim(view)
 
 
-def _neglected(view: RankedPod) -> Step:
+def _not_ready(view: RankedPod) -> Step | None:
+    """Wait for a target that does not answer: what it has last reported may be out of date."""
+    return None if view.claim_ready else Wait(f"the pod is claimed by this target: {view.claim_state}")
+
+
+def _neglected(view: RankedPod) -> Step | None:
     """Move a pod without any reaction in the claim's target to another that can take it, if there is one."""
-    others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
+    if not view.neglected or taken_up_by(_chaperon(view)):
+        return None
     again, seconds = _repeatable(view, None)
-    return GiveUp(view.neglected) if others or again else Wait(view.neglected, seconds)
+    return GiveUp(view.neglected) if _has_untried(view) or again else Wait(view.neglected, seconds)
 
 
-def _gated(view: RankedPod, reason: str) -> Step:
+def _misplaced(view: RankedPod) -> Step | None:
+    """Move a pod that may no longer run in the claim's target, unless its delegate has a node or is being deleted."""
+    chaperon = _chaperon(view)
+    if not view.misplaced or chaperon["metadata"].get("deletionTimestamp") or isinstance(fast_path(chaperon), Bind):
+        return None
+    return GiveUp(view.misplaced)
+
+
+def _settled(view: RankedPod) -> Step | None:
+    """Do what the chaperon alone asks for: bind the pod, or wait for the target's scheduler."""
+    return fast_path(_chaperon(view))
+
+
+def _spared(view: RankedPod) -> Step | None:
+    """Keep a refused pod whose Placement may decide for the claim's target again."""
+    return Wait(_outcome(view)[1]) if view.spared else None
+
+
+def _gated(view: RankedPod) -> Step | None:
     """Move a pod whose delegate is gated by a queue to an untried target, after a while.
 
     If all targets have been tried, the pod keeps its place in the last queue.
     """
-    others = any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
-    return GiveUp(reason) if view.neglected and others else Wait(reason)
+    outcome, reason = _outcome(view)
+    if outcome != "gated":
+        return None
+    return GiveUp(reason) if view.neglected and _has_untried(view) else Wait(reason)
 
 
-def _refused(view: RankedPod, reason: str) -> Step:
+def _refused(view: RankedPod) -> Step:
     """Move a refused pod to the next target, or back to the best one, to wait for an autoscaler."""
-    if any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried]):
+    _, reason = _outcome(view)
+    if _has_untried(view):
         return GiveUp(reason)
     here = view.failed.get(view.claim)
     again, seconds = _repeatable(view, here.may_repeat_at(view.dwell) if here else None)
@@ -175,6 +193,40 @@ def _refused(view: RankedPod, reason: str) -> Step:
     if stays or view.claim in view.failed or view.claim == _best(view):
         return Wait(reason, seconds)
     return GiveUp(reason)
+
+
+_RULES: tuple[Callable[[RankedPod], Step | None], ...] = (
+    _without_claim,
+    _not_connected,
+    _without_chaperon,
+    _not_ready,
+    _neglected,
+    _misplaced,
+    _settled,
+    _spared,
+    _gated,
+    _refused,
+)
+"""Rules for one step, the first that applies wins. Rules after `_without_chaperon` have a chaperon."""
+
+
+def _chaperon(view: RankedPod) -> Mapping[str, Any]:
+    assert view.chaperon is not None
+    return view.chaperon
+
+
+def _outcome(view: RankedPod) -> tuple[Outcome, str]:
+    return delegate_outcome(_chaperon(view).get("status") or {})
+
+
+def _has_untried(view: RankedPod) -> bool:
+    """Return True if another target than the claim's can take the pod and has not been tried."""
+    return any(target.node_name != view.claim for target in view.ranking.order[: view.ranking.untried])
+
+
+def _claim(view: RankedPod) -> Step:
+    choice = _choice(view)
+    return Claim(choice) if choice else Wait("", _left(view, _retries(view)))
 
 
 def _choice(view: RankedPod) -> str:
