@@ -1,4 +1,4 @@
-"""Answers that count for some seconds. Pure but for the event loop's time."""
+"""Cache of answers that are valid for some seconds."""
 
 import asyncio
 from collections import OrderedDict

@@ -1,4 +1,4 @@
-"""Services that select ready proxy pods but have no ready endpoint: reading them, and a pure check."""
+"""Services that select ready proxy pods but have no ready endpoint: how they are read, and the finding."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

@@ -14,7 +14,7 @@ from agent.api.kinds import MANAGED_CLUSTERS
 from agent.api.labels import is_among
 from agent.api.names import lifecycle, ocm
 from agent.base.clock import parse
-from agent.clusters.target import State
+from agent.clusters.health.record import State
 from agent.model import clusterclaims
 from agent.model.diff import merge_patch
 

@@ -10,8 +10,8 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, condition_of, find_condition, set_condition
 from agent.clusters.health.agent_health import NOT_ASKED, AgentRecord, AgentState
+from agent.clusters.health.record import Record, State
 from agent.clusters.health.refusal_backoff import LONGEST_PAUSE_SECONDS, Refusal
-from agent.clusters.target import Record, State
 from agent.model import podstate
 
 SETTLE_SECONDS = 5.0

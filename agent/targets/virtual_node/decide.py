@@ -10,8 +10,8 @@ import msgspec
 from agent.api import names
 from agent.api.names import lifecycle, links
 from agent.clusters.health.agent_health import AgentRecord
+from agent.clusters.health.record import Record, State
 from agent.clusters.stores.endpoints import Served
-from agent.clusters.target import Record, State
 from agent.model import nodefeatures, pod_networks
 from agent.model.diff import merge_patch
 from agent.model.target_health import NOTHING_SAID, Standing
