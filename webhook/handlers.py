@@ -21,7 +21,6 @@ from agent.base.metrics import LATENCY_BUCKETS, REGISTRY
 from agent.base.offloop import off_loop
 from agent.model.diff import json_patch
 from agent.model.proxypod import InvalidPod, is_proxy
-from agent.model.reapplied import restored
 from agent.runtime.bodies import Bodies
 from webhook import applications, placements, pods, review, target_choices, workloads
 from webhook.configurations import (
@@ -37,6 +36,7 @@ from webhook.configurations import (
 from webhook.placement_entries import ENTRIES
 from webhook.placements import SetGuard
 from webhook.pods import LONG
+from webhook.reapplied import restored
 from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched, refused
 from webhook.target_choices import ENTRY
 from webhook.targets import Targets

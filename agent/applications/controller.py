@@ -29,6 +29,7 @@ from agent.applications.manifestworks import ManifestWorks
 from agent.applications.memory import Memory
 from agent.applications.paths import Paths
 from agent.applications.plan import Plan, View
+from agent.applications.render import Write
 from agent.applications.services import LiveServices
 from agent.applications.workloads import Workloads
 from agent.clusters.copies.applying import Applier
@@ -41,7 +42,6 @@ from agent.kube.store import Key, Object
 from agent.model.diff import same
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.check import Draft
-from agent.model.p2code.render import Write
 from agent.model.p2code.status import Decision, Told, decided, said, status
 from agent.model.p2code.verdicts import Verdict
 from agent.runtime.controller import Controller

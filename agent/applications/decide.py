@@ -10,13 +10,13 @@ from agent.api.names.moves import TARGETS
 from agent.api.names.p2code import DISTRIBUTIONS, WORKS, bundle_placement
 from agent.applications.fit import Newcomer, unfit
 from agent.applications.plan import Plan, Raw, View, decisions_of, knows, unsearched, waiting
+from agent.applications.render import Write, differs, placement, rendered
 from agent.applications.works import distributed
 from agent.model.p2code import following, linked, verdicts
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.check import Application, check
 from agent.model.p2code.manifests import Identity, Manifest, at
 from agent.model.p2code.progress import cannot_move, readiness
-from agent.model.p2code.render import Write, differs, placement, rendered
 from agent.model.p2code.status import RIGHTS, Decision, Told, decided, said, told
 from agent.model.p2code.verdicts import Verdict
 from agent.model.targetchoice import CLUSTER_TARGET

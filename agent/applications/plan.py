@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from agent.api.names.p2code import ELECTED
 from agent.applications.fit import Capacities
+from agent.applications.render import Write
 from agent.model.abridged import abridged
 from agent.model.links import Link
 from agent.model.p2code.bundles import Bundle
@@ -15,7 +16,6 @@ from agent.model.p2code.check import Draft, World
 from agent.model.p2code.detect import CALLS, Book, Call, Key, Services, calls
 from agent.model.p2code.linked import unknown_path
 from agent.model.p2code.progress import There, Workloads
-from agent.model.p2code.render import Write
 from agent.model.p2code.search import Searched, search
 from agent.model.p2code.status import CALLS_KNOWN, Decision, Told, decided, observed, said
 from agent.model.p2code.verdicts import ANALYSING, IN_PROGRESS, REANALYSING, Verdict

@@ -11,10 +11,10 @@ from agent.api.kinds import CRON_JOBS, DEPLOYMENTS, JOBS, PODS, REPLICA_SETS, ST
 from agent.api.names.moves import CONDITION
 from agent.api.names.p2code import LABEL_PSM_UID
 from agent.applications.applied import Changed
+from agent.applications.overwritten import overwritten
 from agent.clusters.deps import Deps
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.overwritten import overwritten
 from agent.model.p2code.manifests import Identity
 from agent.model.p2code.progress import Stuck, There, stuck_of
 from agent.model.podstate import ENDED

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from agent.applications.plan import Plan, Raw, View, decisions_of, knows, waiting
+from agent.applications.work_bundles import Report, holds, manifest_work, once, report, work_name, workloads
 from agent.model.abridged import abridged
 from agent.model.p2code import linked, verdicts
 from agent.model.p2code.bundles import Bundle
@@ -17,7 +18,6 @@ from agent.model.p2code.detect import Key
 from agent.model.p2code.manifests import Identity
 from agent.model.p2code.progress import CANNOT_MOVE, There, count, readiness
 from agent.model.p2code.status import Told
-from agent.model.p2code.works import Report, holds, manifest_work, once, report, work_name, workloads
 
 _SHOWN = 3
 _UNKNOWN_SECONDS = 0.5

@@ -40,8 +40,9 @@ from agent.api.placementroles import (
 )
 from agent.api.roles import cluster_roles
 from agent.base import log
+from agent.dependencies.rules import copies
 from agent.gateway.settings import parse
-from agent.model import hostport, rulecopies
+from agent.model import hostport
 from agent.model.envoy import arguments
 from agent.model.envoyparts import CONNECTIONS
 from agent.model.envoystart import LIVE_PATH
@@ -569,7 +570,7 @@ def test_gateways_are_scraped_where_there_are_some_without_a_token() -> None:
         labels = dict(pods(objects))["flotilla-gateway"]["metadata"]["labels"]
         assert service["spec"]["selector"].items() <= labels.items()
         # These labels are the ones that copied network policies admit.
-        assert rulecopies.GATEWAYS["podSelector"]["matchLabels"].items() <= labels.items()
+        assert copies.GATEWAYS["podSelector"]["matchLabels"].items() <= labels.items()
         container = dict(pods(objects))["flotilla-gateway"]["spec"]["containers"][0]
         assert {"name": service["spec"]["ports"][0]["targetPort"], "containerPort": 8080} in container["ports"]
         monitor = of(objects, "ServiceMonitor")["spec"]

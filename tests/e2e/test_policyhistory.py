@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.api.kinds import ENDPOINT_SLICES, NETWORK_POLICIES, PODS, Kind
 from agent.api.names import LABEL_PARENT_CLUSTER_UID, LABEL_SERVING, PREFIX
-from agent.model import rulecopies
+from agent.dependencies.rules import copies
 from tests.e2e.policyhistory import POLICIES, judge
 from tests.e2e.recorder import Version
 
@@ -35,7 +35,7 @@ def history(*versions: Version) -> list[Version]:
     copied = []
     for number, (name, spec) in enumerate(POLICIES.items()):
         original = {"metadata": {"name": name, "namespace": "team", "uid": name, "resourceVersion": "1"}, "spec": spec}
-        copy = rulecopies.network_policy(original, "cd", "uid-cd")
+        copy = copies.network_policy(original, "cd", "uid-cd")
         copied.append(version(number, NETWORK_POLICIES, name, metadata={}, spec=copy["spec"]))
     return [*copied, *versions]
 

@@ -6,11 +6,11 @@ from typing import NamedTuple
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.cli.checks.finding import Finding, ok, warn
+from agent.cli.checks.mentioned_services import mentioned
 from agent.cli.checks.view import TargetView, View
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.store import Key, Object
 from agent.model.abridged import abridged
-from agent.model.mentioned_services import mentioned
 from agent.model.service import API_SERVER
 
 _SHOWN = 3

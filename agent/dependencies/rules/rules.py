@@ -19,10 +19,10 @@ from agent.api.kinds import NETWORK_POLICIES, ROLE_BINDINGS, ROLES
 from agent.clusters.copies.copying import Item
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
+from agent.dependencies.rules import copies
 from agent.dependencies.rules.opt_in import OptInController
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model import rulecopies
 from agent.ranking.pod_terms import Labels, Requirement, Selector, selector
 
 Raw = dict[str, Any]
@@ -89,16 +89,16 @@ class RoleController(_RightsRoom):
 
     def wanted(self, original: Raw) -> Raw:
         """Return the copy that a target should have."""
-        return rulecopies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+        return copies.role(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def _decode(self, old: Object | None, new: Object | None) -> None:
         if new is not None:
-            self._accounts[new.key] = frozenset(rulecopies.accounts(new.decode()))
+            self._accounts[new.key] = frozenset(copies.accounts(new.decode()))
         elif old is not None:
             self._accounts.pop(old.key, None)
 
     def _bound(self, binding: Object) -> Iterable[Item]:
-        role = self.originals.store.get((binding.namespace, rulecopies.role_of(binding.decode())))
+        role = self.originals.store.get((binding.namespace, copies.role_of(binding.decode())))
         return self._items(role) if role is not None else ()
 
 
@@ -110,12 +110,12 @@ class RoleBindingController(_RightsRoom):
 
     def selector(self, original: Object) -> Selector | None:
         """Return a selector of pods with its service accounts; None if it binds none of its namespace."""
-        accounts = rulecopies.accounts(original.decode())
+        accounts = copies.accounts(original.decode())
         return _any_of(accounts) if accounts else None
 
     def wanted(self, original: Raw) -> Raw:
         """Return the copy that a target should have."""
-        return rulecopies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+        return copies.binding(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     async def reconcile(self, item: Item) -> float | None:
         """Reconcile one copy once its Role exists; before, the API server refuses it."""
@@ -125,7 +125,7 @@ class RoleBindingController(_RightsRoom):
         target, original = self.deps.targets.by_node(item[0]), self.originals.store.get(item[1:])
         if target is None or original is None or original.deleting or not self._active or not self.shared(original):
             return False
-        role = rulecopies.role_of(original.decode())
+        role = copies.role_of(original.decode())
         return bool(role) and self._roles_in(target).store.get((original.namespace, role)) is None
 
     def _roles_in(self, target: Target) -> Informer:
@@ -143,7 +143,7 @@ class RoleBindingController(_RightsRoom):
 
 
 def _role_of(binding: Object) -> list[str]:
-    return [f"{binding.namespace}/{rulecopies.role_of(binding.decode())}"]
+    return [f"{binding.namespace}/{copies.role_of(binding.decode())}"]
 
 
 POLICY_BYTES = 512 << 10
@@ -183,12 +183,12 @@ class NetworkPolicyController(OptInController):
 
     def wanted(self, original: Raw) -> Raw:
         """Return the copy that a target should have."""
-        return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
+        return copies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid)
 
     def wanted_there(self, target: Target, original: Raw, copy: Object | None) -> Raw:
         """Return the copy that a target should have: its peers may be of any namespace."""
         exact = not self.deps.unlabelled.any(target)
-        return rulecopies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=exact)
+        return copies.network_policy(original, self.deps.settings.cluster_name, self.deps.cluster_uid, exact=exact)
 
     def _labels_turned(self, place: tuple[str, str]) -> None:
         node = place[0]

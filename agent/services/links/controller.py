@@ -30,7 +30,6 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import gatewaysaid, gatewaytold
 from agent.model.diff import same
-from agent.model.linkstatus import status
 from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for
 from agent.model.servicerule import firsts, rule, wish
 from agent.model.sharedcopies import linked_service
@@ -38,6 +37,7 @@ from agent.runtime.controller import Controller
 from agent.runtime.task_group import together
 from agent.services.links.gather import Gather
 from agent.services.links.other_namespaces import LinkedServicesController
+from agent.services.links.status import status
 from agent.services.links.topology import Cluster, NotYet, Offer, ServiceTopology
 
 Raw = dict[str, Any]

@@ -11,8 +11,8 @@ from agent.drivers.sharing import Sharing
 from agent.kube.store import Key
 from agent.model.endpoints import count_ready
 from agent.model.links import LOCAL_NAME
-from agent.model.linkstatus import Offered
 from agent.model.servicerule import Rule, Wish
+from agent.services.links.status import Offered
 
 
 class NotYet(Exception):

@@ -7,12 +7,12 @@ import pytest
 from agent.applications.conditions import objects_left, objects_refused
 from agent.applications.decide import decide
 from agent.applications.plan import Hub, Plan
+from agent.applications.work_bundles import manifest_work
 from agent.clusters.copies.outcomes import Refusal, Remaining
 from agent.model.p2code import verdicts
 from agent.model.p2code.check import draft
 from agent.model.p2code.detect import Call
 from agent.model.p2code.status import Decision, Told
-from agent.model.p2code.works import manifest_work
 from tests.controllers.applications.test_p2code_decide import DECIDED, DECISIONS, PLACED, SPEC, evaluated, told, view
 from tests.model.applications import SET, Raw, manifest, spec_of, workload
 

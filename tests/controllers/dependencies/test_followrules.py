@@ -9,8 +9,8 @@ from agent.api.kinds import NAMESPACES, NETWORK_POLICIES, ROLE_BINDINGS, ROLES, 
 from agent.api.names.links import ADMIT_GATEWAY
 from agent.api.roles import EVERYTHING, SOURCE_RULES, SOURCE_RULES_ROLE, rules
 from agent.dependencies.rules import NetworkPolicyController, RoleBindingController, RoleController
+from agent.dependencies.rules.copies import GATEWAYS
 from agent.kube.config import Connection, parse
-from agent.model.rulecopies import GATEWAYS
 from tests.controllers.dependencies.test_follow import told
 from tests.controllers.pair import Pair
 from tests.controllers.target_links import kubeconfig

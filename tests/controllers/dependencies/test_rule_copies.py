@@ -2,7 +2,8 @@ from typing import Any
 
 from agent.api import names
 from agent.api.names.links import ADMIT_GATEWAY
-from agent.model import rulecopies, sharedcopies
+from agent.dependencies.rules import copies
+from agent.model import sharedcopies
 
 Raw = dict[str, Any]
 OURS = {names.LABEL_PARENT_CLUSTER_UID: "uid-cd"}
@@ -14,7 +15,7 @@ def original(kind: str, **fields: Any) -> Raw:
 
 
 def policy(**spec: Any) -> Raw:
-    found = rulecopies.network_policy(original("NetworkPolicy", spec=spec), "cd", "uid-cd")["spec"]
+    found = copies.network_policy(original("NetworkPolicy", spec=spec), "cd", "uid-cd")["spec"]
     assert isinstance(found, dict)
     return found
 
@@ -63,14 +64,14 @@ def test_a_negation_over_pods_of_other_namespaces_matches_no_delegate_by_its_rew
 
 def test_while_older_delegates_are_in_a_target_policies_select_by_the_contracts_labels() -> None:
     spec = {"podSelector": {"matchLabels": {"app": "web"}}}
-    found = rulecopies.network_policy(original("NetworkPolicy", spec=spec), "cd", "uid-cd", exact=False)["spec"]
+    found = copies.network_policy(original("NetworkPolicy", spec=spec), "cd", "uid-cd", exact=False)["spec"]
     assert found["podSelector"] == {"matchLabels": {names.PREFIX + "app": "web", **OURS}}
 
 
 def test_labels_that_keep_their_key_on_delegates_keep_it_in_selectors() -> None:
     manifest = original("NetworkPolicy", spec={"podSelector": {"matchLabels": {"app": "web", "team": "a"}}})
     manifest["metadata"]["annotations"] = {names.SHORT_PREFIX + names.NO_PREFIX_REGEXP: "^team="}
-    copy = rulecopies.network_policy(manifest, "cd", "uid-cd")
+    copy = copies.network_policy(manifest, "cd", "uid-cd")
     assert copy["spec"]["podSelector"] == {"matchLabels": {APP: "web", "team": "a", **OURS}}
     assert names.ANNOTATION_IS_DELEGATE in copy["metadata"]["annotations"]
 
@@ -89,12 +90,12 @@ def test_a_policy_that_admits_gateways_adds_them_in_targets_to_whom_its_rules_le
     for value, want in (("true", [*some["from"], gateways]), ("false", some["from"]), (None, some["from"])):
         manifest = original("NetworkPolicy", spec={"podSelector": {}, "ingress": [some, everybody], "egress": [{}]})
         manifest["metadata"]["annotations"] = {names.SHORT_PREFIX + ADMIT_GATEWAY: value} if value else {}
-        found = rulecopies.network_policy(manifest, "cd", "uid-cd")["spec"]
+        found = copies.network_policy(manifest, "cd", "uid-cd")["spec"]
         assert found["ingress"] == [{**some, "from": want}, everybody]
         assert found["egress"] == [{}]
     nobody = original("NetworkPolicy", spec={"podSelector": {}, "policyTypes": ["Ingress"]})
     nobody["metadata"]["annotations"] = {names.SHORT_PREFIX + ADMIT_GATEWAY: "true"}
-    assert "ingress" not in rulecopies.network_policy(nobody, "cd", "uid-cd")["spec"]
+    assert "ingress" not in copies.network_policy(nobody, "cd", "uid-cd")["spec"]
 
 
 def account(name: str, **fields: str) -> Raw:
@@ -105,20 +106,20 @@ def test_a_binding_keeps_service_accounts_of_its_namespace_and_nobody_else() -> 
     people = [{"kind": "User", "name": "ann"}, {"kind": "Group", "name": "ops"}, account("x", namespace="other")]
     subjects = [*people, account("web", namespace="team"), account("db")]
     found = original("RoleBinding", subjects=subjects, roleRef={"kind": "Role", "name": "reader"})
-    copy = rulecopies.binding(found, "cd", "uid-cd")
+    copy = copies.binding(found, "cd", "uid-cd")
     assert copy["subjects"] == [account("web", namespace="team"), account("db")]
     assert copy["roleRef"] == {"kind": "Role", "name": "reader"}
-    assert rulecopies.accounts(found) == {"web", "db"}
-    assert rulecopies.accounts(original("RoleBinding")) == set()
+    assert copies.accounts(found) == {"web", "db"}
+    assert copies.accounts(original("RoleBinding")) == set()
 
 
 def test_a_binding_that_refers_to_another_role_is_made_again() -> None:
     found = original("RoleBinding", subjects=[account("web")], roleRef={"kind": "Role", "name": "reader"})
-    copy = rulecopies.binding(found, "cd", "uid-cd")
+    copy = copies.binding(found, "cd", "uid-cd")
     assert not sharedcopies.must_be_replaced(copy, copy)
     assert sharedcopies.must_be_replaced(copy, {**copy, "roleRef": {"kind": "Role", "name": "writer"}})
 
 
 def test_a_cluster_role_is_each_clusters_own() -> None:
-    assert rulecopies.role_of(original("RoleBinding", roleRef={"kind": "ClusterRole", "name": "view"})) == ""
-    assert rulecopies.role_of(original("RoleBinding", roleRef={"kind": "Role", "name": "reader"})) == "reader"
+    assert copies.role_of(original("RoleBinding", roleRef={"kind": "ClusterRole", "name": "view"})) == ""
+    assert copies.role_of(original("RoleBinding", roleRef={"kind": "Role", "name": "reader"})) == "reader"

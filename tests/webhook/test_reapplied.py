@@ -6,8 +6,8 @@ import pytest
 
 from agent.api import names
 from agent.model.proxypod import proxy_pod
-from agent.model.reapplied import restored
 from tests.model.pods import P, pod
+from webhook.reapplied import restored
 
 Raw = dict[str, Any]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.overwritten import overwritten
+from agent.applications.overwritten import overwritten
 
 Raw = dict[str, Any]
 

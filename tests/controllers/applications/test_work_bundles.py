@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from agent.applications.manifestworks import without_contents
+from agent.applications.work_bundles import Report, holds, manifest_work, once, report, work_name, workloads
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.manifests import Identity, read
-from agent.model.p2code.works import Report, holds, manifest_work, once, report, work_name, workloads
 from tests.model.applications import Raw, manifest, workload
 
 PATHS = {

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.mentioned_services import mentioned
+from agent.cli.checks.mentioned_services import mentioned
 
 KNOWN = {("shop", "db"), ("shop", "web"), ("base", "db"), ("base", "queue")}
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from agent.api.conditions import find_condition
+from agent.applications.render import differs, placement, rendered
 from agent.model.p2code import verdicts
 from agent.model.p2code.annotations import Filter
 from agent.model.p2code.bundles import Bundle
 from agent.model.p2code.following import policies_left, rights_left
 from agent.model.p2code.manifests import read
-from agent.model.p2code.render import differs, placement, rendered
 from agent.model.p2code.status import Decision, decided, observed, said, status, told
 from agent.model.p2code.verdicts import Verdict
 from tests.model.applications import SET, Raw, bundled, manifest, workload

@@ -7,8 +7,8 @@ import msgspec
 import pytest
 
 from agent.api.conditions import is_true
-from agent.model.linkstatus import Offered, status
 from agent.model.servicelinks import READY, Finding, Pair
+from agent.services.links.status import Offered, status
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)
 FOUR = Offered(4)
