@@ -131,7 +131,7 @@ def _target(secret_namespace: dict[str, Schema]) -> Schema:
 
 def _summary() -> Schema:
     return resource(
-        "What a source may know of this cluster; there is one, `singleton`. Its labels are those that the nodes share.",
+        "Facts about this cluster for its sources, always named `singleton`. Its labels have one value on all nodes.",
         {
             "capacity": amounts("Sum of the nodes' capacity."),
             "allocatable": amounts("Sum of what the nodes can allocate to pods."),
@@ -221,10 +221,10 @@ def _source(service_account: dict[str, Schema]) -> Schema:
             **service_account,
             "allow": {
                 "type": "array",
-                "description": "What it may use beside PodChaperons, ConfigMaps, Secrets, Services and Ingresses: "
+                "description": "Features in addition to PodChaperons, ConfigMaps, Secrets, Services and Ingresses: "
                 "`services` (their endpoints in other clusters), `volumes` (claims that follow pods), `accounts` "
-                "(service accounts that follow pods), `fence` (Leases by which pods are stopped that must not run "
-                "twice). If it is not set, all of it but `fence`.",
+                "(service accounts that follow pods), `fence` (Leases: if they are not renewed, pods that must not run "
+                "twice are stopped), and networks. If it is not set, only `services`, `volumes` and `accounts`.",
                 "items": {"type": "string", "enum": list(OPTIONAL_FEATURES)},
                 "maxItems": len(OPTIONAL_FEATURES),
                 "x-kubernetes-list-type": "set",

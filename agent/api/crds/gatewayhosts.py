@@ -6,12 +6,12 @@ from agent.api.names.links import PEER_SERVICES_LIMIT
 _ATOMIC = {"x-kubernetes-list-type": "atomic"}
 _PORT: Schema = whole("Number of a port of its pods.", minimum=1, maximum=65535)
 _HOST: Schema = text(
-    "What pods are called by, as their `hostname`; empty: all pods that have none.",
+    "Host name of pods, as in their `hostname`; empty: all pods without one.",
     maxLength=63,
     pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$",
 )
 _PORTS: Schema = items(
-    "Ports of its pods, which are those that callers use.",
+    "Ports of its pods, which callers use.",
     fields("A port.", {"name": text("Its name.", maxLength=63), "port": _PORT}, required=["port"]),
     minItems=1,
     maxItems=100,
@@ -21,16 +21,18 @@ _PORTS: Schema = items(
 
 def fields_of_spec(service: Schema) -> dict[str, Schema]:
     """:param service: schema of the name of a Service"""
-    ready = whole("How many of its pods are ready there.", minimum=0)
-    left = whole("How many hosts of the Service are not told of.", minimum=0)
+    ready = whole("Number of its pods that are ready there.", minimum=0)
+    left = whole("Number of hosts of the Service that are left out.", minimum=0)
     return {
-        "headless": _hosts("Hosts of headless Services that are called there.", service, {"ready": ready}, left),
+        "headless": _hosts(
+            "Hosts of headless Services that this cluster calls there.", service, {"ready": ready}, left
+        ),
         "offeredHeadless": _hosts("Hosts of headless Services of this cluster that it may call.", service, {}, None),
     }
 
 
 def _hosts(what: str, service: Schema, more: dict[str, Schema], left: Schema | None) -> Schema:
-    host = fields("Pods that are called by one name.", {"name": _HOST, **more}, required=["name"])
+    host = fields("Pods with one host name.", {"name": _HOST, **more}, required=["name"])
     entry = {
         "name": service,
         "ports": _PORTS,

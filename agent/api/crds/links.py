@@ -135,14 +135,14 @@ _LOCAL_AFFINITY: Schema = items(
     **{"x-kubernetes-list-type": "set"},
 )
 _GATEWAY_PEER = (
-    "Another cluster, for the gateways of this one, in one namespace. Who may create one decides who reaches the"
-    " Services of the namespace that are shared by the same source."
+    "Another cluster, for the gateways of this one, in one namespace. The right to create one decides which clusters"
+    " reach the Services of the namespace that the same source shares."
 )
 _MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
 def _called(what: str) -> Schema:
-    ready = whole("How many ready endpoints it has there.", minimum=0)
+    ready = whole("Number of its ready endpoints there.", minimum=0)
     one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
     return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_MAP_BY_NAME)
 
@@ -154,19 +154,19 @@ def _offered(what: str) -> Schema:
 
 def _gateway_peer() -> Schema:
     spec = fields(
-        "What the gateways of this cluster call there, and let it call here.",
+        "Services that gateways of this cluster call there, and that it may call in this cluster.",
         {
             "uid": text("UID of the cluster: that of its namespace kube-system.", minLength=1, maxLength=127),
             "ca": text("CA of its gateways' certificates (PEM).", minLength=1, maxLength=CA_LIMIT),
             "addresses": items(
-                "Where its gateways are called, HOST:PORT; none: it calls, and is not called.",
+                "Addresses of its gateways, HOST:PORT; empty: it calls others, and cannot be called.",
                 text("HOST:PORT.", minLength=1, maxLength=ADDRESS_LIMIT),
                 maxItems=ADDRESSES_LIMIT,
                 **{"x-kubernetes-list-type": "atomic"},
             ),
-            "services": _called("Services that are called there, with their TCP ports."),
+            "services": _called("Services that this cluster calls there, with their TCP ports."),
             "offered": _offered("Services of this cluster that it may call, with their TCP ports."),
-            "udpServices": _called("Services that are called there, with their UDP ports."),
+            "udpServices": _called("Services that this cluster calls there, with their UDP ports."),
             "udpOffered": _offered("Services of this cluster that it may call, with their UDP ports."),
             "localAffinity": _LOCAL_AFFINITY,
             **gatewayhosts.fields_of_spec(_SERVICE),

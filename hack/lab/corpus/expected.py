@@ -3,6 +3,6 @@
 EXPECTED: dict[str, str] = {
     "static-volume.yaml": "the volume is in this cluster, and no target has it",
     "storage-class.yaml": "the class does not follow, and no target has it",
-    "volumes-ephemeral-claim.yaml": "the claim is made twice, and the one here, of no use, stays Pending",
+    "volumes-ephemeral-claim.yaml": "the claim is created twice, and the unused one in the source stays Pending",
 }
 """Reasons by file. The report names entries that are alike after all."""
