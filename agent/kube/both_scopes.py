@@ -6,7 +6,7 @@ from typing import Any
 from agent.api.kinds import Kind, Kinds
 from agent.kube.client import Client
 from agent.kube.informer import Informer
-from agent.kube.store import Key, Object
+from agent.kube.store import IndexFunction, Key, Object
 
 _NAMESPACE = "namespace"
 
@@ -33,6 +33,15 @@ class EitherScope:
     def get(self, key: Key) -> Object | None:
         """Return the object of a key."""
         return self._of(key).store.get(key)
+
+    def index(self, name: str, function: IndexFunction) -> None:
+        """Keep an index of both kinds, as `Store.index` does."""
+        for informer in self.informers:
+            informer.store.index(name, function)
+
+    def by_index(self, name: str, value: str) -> list[Object]:
+        """Return the objects of both kinds under a value of an index."""
+        return [obj for informer in self.informers for obj in informer.store.by_index(name, value)]
 
     def in_namespace(self, namespace: str) -> list[Object]:
         """Return those of a namespace, without those of the cluster."""

@@ -37,7 +37,8 @@ class OrphanFinalizersController(Controller[Key]):
         self._live: tuple[int, int, frozenset[Key]] = (0, -1, frozenset())
         self._pods = deps.proxies.informer
         self._targets = deps.local.either(TARGET_KINDS)
-        self._settled: frozenset[str] = frozenset()
+        self._there: set[str] = set()
+        """Finalizers of Targets that are not being deleted."""
         # Its stores tell it before they tell us.
         self._lost = DeclaredLost(deps.local, lambda finalizer: None)
         for informer in self._targets.informers:
@@ -114,19 +115,22 @@ class OrphanFinalizersController(Controller[Key]):
     def _suspicious(self, pod: Object) -> Iterable[Key]:
         """Called for every change of every proxy pod: nearly always there is nothing to do."""
         for finalizer in pod.finalizers:
-            if finalizer not in self._settled and podstate.is_target_finalizer(finalizer):
+            if not self._is_settled(finalizer) and podstate.is_target_finalizer(finalizer):
                 return (pod.key,)
         return ()
 
     def _held_by(self, target: Object) -> list[Key]:
-        settled = (obj for obj in self._targets if not obj.deleting)
-        self._settled = frozenset(names.finalizer(*obj.key) for obj in settled) - self._lost.finalizers
-        if names.finalizer(*target.key) in self._settled:
-            return []
-        return self._holding(target.key)
+        finalizer, current = names.finalizer(*target.key), self._targets.get(target.key)
+        is_there = current is not None and not current.deleting
+        (self._there.add if is_there else self._there.discard)(finalizer)
+        return [] if self._is_settled(finalizer) else self._holding(target.key)
+
+    def _is_settled(self, finalizer: str) -> bool:
+        """Return whether a finalizer is that of a Target that stays and is not declared lost."""
+        return finalizer in self._there and finalizer not in self._lost.finalizers
 
     def _target_changed(self, target: Target) -> None:
-        if target.finalizer not in self._settled:
+        if not self._is_settled(target.finalizer):
             for key in self._holding(target.key):
                 self.queue.add(key)
 

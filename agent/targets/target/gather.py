@@ -9,12 +9,15 @@ import msgspec
 from agent.clusters.target import Target
 from agent.kube import config
 from agent.kube import kubeconfig as documents
+from agent.kube.both_scopes import EitherScope
 from agent.kube.errors import InvalidConfig
 from agent.kube.store import Key, Object
 from agent.model import token
 from agent.targets.target import decide
 
 Raw = dict[str, Any]
+
+_SECRET = "secret"
 
 
 class Problem(Exception):
@@ -67,6 +70,16 @@ def secret_of(target: Object) -> Key | None:
     """Return the key of the Secret that a Target refers to; None if it has none."""
     found = reference(target.decode())
     return found.secret if found else None
+
+
+def index_secrets(targets: EitherScope) -> None:
+    """Keep the index that `users_of` needs."""
+    targets.index(_SECRET, lambda target: ("/".join(key),) if (key := secret_of(target)) else ())
+
+
+def users_of(targets: EitherScope, secret: Key) -> list[Object]:
+    """Return the Targets that refer to a Secret."""
+    return targets.by_index(_SECRET, "/".join(secret))
 
 
 def kubeconfig(place: Reference, secret: Object | None) -> bytes:

@@ -30,6 +30,7 @@ class TargetSecretController(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._objects = deps.local.either(TARGET_KINDS)
+        gather.index_secrets(self._objects)
         self._held = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
         self._pods = deps.proxies.informer
         for informer in self._objects.informers:
@@ -40,7 +41,7 @@ class TargetSecretController(Controller[Key]):
 
     async def reconcile(self, key: Key) -> float | None:
         """Add the finalizer to a Secret, or remove it."""
-        users = [obj for obj in self._objects if gather.secret_of(obj) == key]
+        users = gather.users_of(self._objects, key)
         held = self._held.store.get(key)
         if held is None:
             if any(self._in_use(user) for user in users):

@@ -49,6 +49,7 @@ class TargetTokenController(Controller[Key]):
         self._deps = deps
         self._client = deps.local.client
         self._objects = deps.local.either(TARGET_KINDS)
+        gather.index_secrets(self._objects)
         self._secrets = deps.local.informer(SECRETS, labels=names.LABEL_TARGET_SECRET)
         self._renewed_at: dict[Key, float] = {}
         for informer in self._objects.informers:
@@ -114,7 +115,7 @@ class TargetTokenController(Controller[Key]):
         self._secrets.absorb(await self._client.patch_raw(SECRETS, secret.name, body, secret.namespace))
 
     def _users(self, secret: Object) -> list[Key]:
-        return [obj.key for obj in self._objects if gather.secret_of(obj) == secret.key]
+        return [obj.key for obj in gather.users_of(self._objects, secret.key)]
 
     async def _tell(self, obj: Object, problem: str) -> None:
         target = obj.decode()
