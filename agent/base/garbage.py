@@ -1,29 +1,46 @@
 """Garbage collection without long standstills of the event loop.
 
 Python's collector lets no other code run while it examines objects: 100,000 of them take about 50 ms, and 1,000 targets
-have millions. So objects that have survived a long collection are frozen, and later ones do not examine them. Reference
-counts still free frozen objects, but not cycles of them. Once these may be many, all objects are examined again.
+have millions. So objects that have survived a collection are frozen, and later ones do not examine them. Reference
+counts still free frozen objects, but not cycles of them. Once the process has grown by half, all objects are examined.
 """
 
 import gc
+import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
-FREEZE_SECONDS = 0.02
+FREEZE_SECONDS = 0.005
 """CPU seconds of a full collection after which the surviving objects are frozen."""
-EXAMINE_OBJECTS = 1_000_000
-"""Least number of frozen objects that are examined again. Cycles among as many may take 100 MiB."""
+EXAMINE_BYTES = 300 << 20
+"""Least resident memory at which frozen objects are examined again."""
+_GROWTH = 1.5
 _FULL = 2
 """Generation of a full collection."""
+
+
+def resident() -> int:
+    """Return the resident memory of this process in bytes; 0 on a system without /proc."""
+    try:
+        return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        return 0
 
 
 class Freezing:
     """Callback of the garbage collector, for `gc.callbacks`."""
 
-    def __init__(self, seconds: float = FREEZE_SECONDS, examine: int = EXAMINE_OBJECTS) -> None:
+    def __init__(
+        self,
+        seconds: float = FREEZE_SECONDS,
+        examine: int = EXAMINE_BYTES,
+        resident: Callable[[], int] = resident,
+    ) -> None:
         self._seconds = seconds
-        self._least = self._most = examine
-        """Number of frozen objects that are examined again: twice those that have survived such an examination."""
+        self._resident = resident
+        self._examine = examine
+        """Resident memory in bytes at which frozen objects are examined again."""
         self._examines_all = False
         self._began = 0.0
 
@@ -37,11 +54,13 @@ class Freezing:
             self._settle()
 
     def _settle(self) -> None:
-        if gc.get_freeze_count() >= self._most:
+        memory = self._resident()
+        if self._examines_all:
+            self._examines_all = False
+            self._examine = max(self._examine, int(_GROWTH * memory))
+        elif memory >= self._examine:
+            # The next full collection examines all objects.
             gc.unfreeze()
             self._examines_all = True
             return
         gc.freeze()
-        if self._examines_all:
-            self._examines_all = False
-            self._most = max(self._least, 2 * gc.get_freeze_count())

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.base.garbage import Freezing
+from agent.base.garbage import Freezing, resident
 
 MANY = 50_000
 
@@ -48,18 +48,28 @@ def test_a_short_collection_freezes_nothing() -> None:
     assert len(gc.get_objects()) > MANY == len(kept)
 
 
-def test_garbage_among_frozen_objects_is_freed_once_there_may_be_much() -> None:
-    gc.callbacks.append(Freezing(seconds=0.0, examine=gc.get_freeze_count() + MANY))
+def test_garbage_among_frozen_objects_is_freed_once_the_process_has_grown() -> None:
+    memory = 100
+    gc.callbacks.append(Freezing(seconds=0.0, examine=200, resident=lambda: memory))
     cycle = Cycle()
     found = weakref.ref(cycle)
     gc.collect()
     del cycle
     gc.collect()
     assert found() is not None, "it is frozen"
-    kept = [[number] for number in range(2 * MANY)]
-    gc.collect()
-    assert found() is not None, "it is not examined yet"
+    memory = 200
     gc.collect()
     gc.collect()
     assert found() is None
-    assert len(kept) == 2 * MANY
+    kept = [[number] for number in range(MANY)]
+    memory = 299
+    gc.collect()
+    gc.collect()
+    assert len(gc.get_objects()) < MANY == len(kept), "its objects stay frozen until it has grown by half"
+    memory = 300
+    gc.collect()
+    assert len(gc.get_objects()) > MANY
+
+
+def test_the_resident_memory_is_that_of_this_process() -> None:
+    assert 10 << 20 < resident() < 10 << 30
