@@ -38,11 +38,19 @@ from agent.settings import Settings
 class Deps:
     """Passed to every controller by the composition root.
 
-    Controllers communicate by API objects that they read from each other's stores, with two exceptions. `prerequisites`
-    lets the scheduler wait until a target has what a pod needs, and the target's controller until that has been
-    deleted. The wait lasts moments; a condition would cost two writes and a delay for each pod and target. `endpoints`
-    holds ports and certificates of this process, which the kubelet API opens and virtual nodes announce. They change
-    with a restart, so an object would be wrong. Neither has state that must survive a restart.
+    Controllers communicate by API objects that they read from each other's stores. Some memory of this process is
+    shared, too, because an API object would be late, wrong after a restart, or cost writes for each pod. Each has one
+    owner that writes it. All of it is rebuilt after a restart:
+
+    - `target_outages`: by `lost_targets`; the mover decides by it which targets are lost.
+    - `fences.seen`: by `fence`; the chaperon's controller starts no pod whose fence has expired.
+    - `inflight_chaperons`: by the scheduler; feedback and the Target's controller release none of them.
+    - `orphan_deletion_guard`: by `heartbeats`; all controllers that delete orphans ask it.
+    - `prerequisites`: by `follow` and the other copiers; the scheduler waits for copies, the Target's controller for
+      their deletion.
+    - `endpoints`: by the kubelet API; virtual nodes announce its ports and certificates.
+    - `unwritten_marks`: by `reroute`; controllers of Services treat these marks as written.
+    - `endpoint_refusals`: by `endpoints`; drivers and the mover do not wait for a cluster that refuses EndpointSlices.
     """
 
     settings: Settings
