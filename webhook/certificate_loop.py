@@ -72,7 +72,7 @@ class CertificateLoop:
         self._problem: str | None = None
 
     def watch(self, client: Client, *, namespace: str, secret: str, configuration: str) -> tuple[Informer, ...]:
-        """The informers that wake us; run them."""
+        """Return informers whose changes wake the loop. The caller runs them."""
         return (
             self._waker(client, SECRETS, secret, namespace),
             self._waker(client, MUTATING_WEBHOOKS, configuration, None),

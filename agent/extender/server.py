@@ -36,7 +36,7 @@ class Extender:
     """
 
     def __init__(self, local: Cluster, clock: Clock, settings: Settings) -> None:
-        """Load the certificate.
+        """Load the certificate of the server and the CA of its clients.
 
         :raises InvalidSetting: if the certificate cannot be used
         """

@@ -268,7 +268,11 @@ def _decode(body: bytes) -> Raw:
 
 
 def _read(decoder: "msgspec.json.Decoder[T]", body: bytes) -> T:
-    """A login page or a proxy's greeting is an answer, too, but not the API server's."""
+    """Decode an answer.
+
+    :raises TooLarge: if it is nested too deep
+    :raises Unreadable: if it is not from an API server, such as a login page or a proxy's greeting
+    """
     try:
         return decoder.decode(body)
     except RecursionError as error:

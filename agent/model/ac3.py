@@ -39,7 +39,7 @@ class World:
     deployments: Mapping[Key, Raw]
     """Existing Deployments that networks name as applications."""
     services: Mapping[str, Sequence[Raw]]
-    """Services by namespace, of namespaces in which networks name applications."""
+    """Services by namespace, for each namespace in which a network names an application."""
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def is_switched(service: Mapping[str, Any]) -> bool:
 
 
 def rerouted(service: Mapping[str, Any], *, switch: bool) -> Raw:
-    """Return the Service with the marks of a rerouted one; its selector selects delegates only with `switch`.
+    """Return the Service with the annotations of a rerouted one. With `switch` its selector selects delegates, too.
 
     :raises InvalidService, InvalidPattern: as `users_selector`
     """

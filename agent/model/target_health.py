@@ -29,7 +29,7 @@ class Standing:
     """State of a target, from the annotations and conditions of its Target or ClusterTarget."""
 
     retiring: bool = False
-    """A user wants the target emptied."""
+    """True if a user has asked to empty the target."""
     lost: bool = False
     """True if it has not answered for its failover term, or a user declared it lost: its pods are replaced."""
     declared: bool = False

@@ -40,7 +40,7 @@ class Demand(NamedTuple):
     """Constraints of a proxy pod, by the nodes that they apply to."""
 
     spec: Mapping[str, Any]
-    """Its spec with the constraints for virtual nodes."""
+    """Spec of the pod with the constraints for virtual nodes."""
     source: dict[str, Any]
     """Constraints for the target's own nodes."""
 

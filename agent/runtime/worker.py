@@ -25,11 +25,11 @@ log = logging.getLogger(__name__)
 CPU_SECONDS = 1.0
 """Seconds of CPU time for a request. Wall-clock time would depend on throttling of the agent."""
 _PATIENCE_SECONDS = 15.0
-"""Time of day within which a request is answered and a worker starts, on a machine that is busy."""
+"""Timeout in seconds by the wall clock for a request, and for the start of a worker on a busy machine."""
 _MEMORY_BYTES = 256 << 20
 """Bytes of address space; Python and its libraries take a third."""
 _LENGTH = struct.Struct(">I?")
-"""Number of bytes that follow, and whether they are an answer (else an error)."""
+"""Head of each message: the length of the body in bytes, and True for an answer, False for an error."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -98,7 +98,7 @@ def _is_misplaced(pod: Pod, homes: Mapping[str, Target]) -> bool:
 
 
 def _is_left_over(pod: Pod, homes: Mapping[str, Target], waiting: Collection[str]) -> bool:
-    """Return True if a pod has yet to end, or is a replacement that its owner has yet to adopt.
+    """Return True if a move is not complete: the old pod exists, or its owner has not adopted the new one.
 
     Replacements of waiting pods do not count.
     """

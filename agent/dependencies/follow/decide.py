@@ -15,7 +15,7 @@ class OriginalAndCopy(msgspec.Struct, frozen=True):
     agreed: tuple[str, str] | None
     """Versions of original and copy that matched last. The copy's is empty if no copy is due."""
     needed: bool
-    """Whether a pod that runs or will soon run in the target, or another target of the same cluster, needs it."""
+    """True if a pod needs the object, and runs or will soon run in the cluster of the target."""
     idle: float
     """Seconds since it was last needed."""
     linger: float

@@ -49,7 +49,7 @@ class Mover(Controller[OwnerKey]):
 
     name = "mover"
     workers = 32
-    """Many owners at a time: in each step of a move several requests follow one another."""
+    """Owners at a time. Many, since each step of a move sends several requests in sequence."""
 
     def __init__(self, deps: Deps) -> None:
         super().__init__()

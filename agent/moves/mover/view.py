@@ -122,7 +122,7 @@ class Pod:
 
     @property
     def lives(self) -> bool:
-        """Whether it counts as one of its owner's replicas."""
+        """Whether the owner counts the pod as one of its replicas: it is not being deleted and has not ended."""
         return not self.deleting and not self.ended
 
     @property

@@ -7,14 +7,14 @@ import msgspec
 from agent.model import podstate
 
 OLD_SECONDS = 2.0
-"""A pod that still needs the finalizer of v0.10 is looked at again after this time."""
+"""Seconds until the next check of a pod that still needs the finalizer of v0.10."""
 
 
 class Known(msgspec.Struct, frozen=True):
     """A Target that exists.
 
-    `free_in` is None as long as it takes care of its pods itself, else in how many seconds (0: now) it gives them
-    up: it is being removed and cannot be reached (ruling 8).
+    `free_in` is the seconds until pods lose its finalizer, 0 for now: the Target is being deleted and its cluster
+    cannot be reached (ruling 8). None if feedback still releases the pods.
     """
 
     finalizer: str
@@ -22,7 +22,7 @@ class Known(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """Finalizers to remove now, and in how many seconds to look again."""
+    """Finalizers to remove now, and the seconds until the next check; None without one."""
 
     remove: tuple[str, ...]
     again: float | None

@@ -34,7 +34,7 @@ class GroupMemory:
     """The end of its pause."""
     tries: int = 0
     message: str = ""
-    """Why the last turn ended without a start."""
+    """Reason why the last turn ended before all pods of the group had started."""
     lost: str = ""
     """The run whose members are being deleted."""
     loss: str = ""

@@ -228,7 +228,7 @@ def _delete(candidate: CandidateStatus) -> Step:
 
 
 def _distinct(view: ReservePod) -> list[CandidateStatus]:
-    """Each chaperon once, preferably from a target that answers."""
+    """Return each chaperon once. If two Targets point to its cluster, the one that answers counts."""
     found: dict[str, CandidateStatus] = {}
     for candidate in sorted(view.candidates, key=lambda s: not s.ready):
         found.setdefault(candidate.uid, candidate)
