@@ -40,6 +40,10 @@ class _Memory:
         """Since when no cluster routes traffic to the delegate."""
         self.taken: float | None = None
         """Seconds that the pause took, None while the delegate may not end yet."""
+        self.services: tuple[Key, ...] = ()
+        """Services that select the pod."""
+        self.awaited: tuple[Key, ...] = ()
+        """Services whose endpoints still have to follow."""
 
 
 class Withdrawal:
@@ -51,8 +55,8 @@ class Withdrawal:
         self._seconds = deps.settings.withdraw
         self._reach = EndpointReach(deps)
         self._known: dict[str, _Memory] = {}
-        self._open: defaultdict[str, dict[str, Key]] = defaultdict(dict)
-        """Proxy pods whose delegates clusters still route to, by namespace and UID."""
+        self._open: defaultdict[Key, dict[str, Key]] = defaultdict(dict)
+        """Proxy pods whose delegates clusters still route to, by Service and UID."""
         self._wake = wake
         self._reach.subscribe(self._endpoints_changed)
         deps.proxies.informer.subscribe(self._pod_changed)
@@ -93,6 +97,7 @@ class Withdrawal:
         # Copies of rerouted Services select by the wire contract's labels, which the delegate keeps.
         found = self._reach.services_of(proxy)
         services = [each for each in found if names.ANNOTATION_ORIGINAL_SELECTOR not in each.annotations]
+        memory.services = tuple(each.key for each in services)
         withdrawn = deletion.is_withdrawn(chaperon)
         read = self._reach.services.synced.is_set() and self._reach.here.synced.is_set()
         marks = self._deps.unwritten_marks
@@ -112,10 +117,17 @@ class Withdrawal:
     def _note(self, memory: _Memory, uid: str, wait: float) -> None:
         if not wait:
             memory.taken = time.monotonic() - memory.began if memory.began is not None else 0.0
-        if wait and memory.followed is None:
-            self._open[memory.key[0]][uid] = memory.key
-        elif uid in self._open.get(memory.key[0], ()):
-            del self._open[memory.key[0]][uid]
+        self._await(memory, uid, memory.services if wait and memory.followed is None else ())
+
+    def _await(self, memory: _Memory, uid: str, services: tuple[Key, ...]) -> None:
+        """Wake a pod when endpoints of these Services change. Those of all others in its namespace cost nothing."""
+        for service in memory.awaited:
+            del self._open[service][uid]
+            if not self._open[service]:
+                del self._open[service]
+        for service in services:
+            self._open[service][uid] = memory.key
+        memory.awaited = services
 
     def _since(self, proxy: Mapping[str, Any]) -> float:
         """Return for how many seconds a proxy pod has been terminating, by its API server's clock."""
@@ -128,14 +140,14 @@ class Withdrawal:
         return found is not None and found.deleting
 
     def _endpoints_changed(self, service: Key) -> None:
-        for key in self._open.get(service[0], {}).values():
+        for key in self._open.get(service, {}).values():
             self._wake(key, _WAKE_SECONDS)
 
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
-        if old is not None and (new is None or new.uid != old.uid) and self._known.pop(old.uid, None) is not None:
-            self._open[old.namespace].pop(old.uid, None)
-            if not self._open[old.namespace]:
-                del self._open[old.namespace]
+        if old is not None and (new is None or new.uid != old.uid):
+            memory = self._known.pop(old.uid, None)
+            if memory is not None:
+                self._await(memory, old.uid, ())
 
 
 def _follows(target: Target) -> bool:

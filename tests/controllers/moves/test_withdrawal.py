@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -14,12 +15,14 @@ from agent.api.names.endings import ANNOTATION_GRACE_PERIOD
 from agent.clusters.target import Target
 from agent.kube.client import Client
 from agent.kube.config import load
+from agent.kube.store import Key
 from agent.model.deletion import is_withdrawn
 from agent.model.endpoints import ready
 from agent.pods.chaperon.controller import Chaperon
 from agent.pods.chaperon.grace_periods import GracePeriods
 from agent.pods.feedback import pause
 from agent.pods.feedback.controller import Feedback
+from agent.pods.feedback.withdrawal import Withdrawal
 from agent.pods.live_changes.controller import LiveChanges
 from agent.scheduler.controller import ProxyScheduler
 from agent.targets.summary.controller import SummaryController
@@ -78,10 +81,10 @@ class Place:
         slices = await client.list(ENDPOINT_SLICES, self.pair.namespace)
         return {each for slice in slices for found in ready(slice).values() for each in found}
 
-    async def mirror(self, address: str) -> None:
+    async def mirror(self, address: str, service: str = "web") -> None:
         """Create an endpoint that a cluster has not removed yet."""
-        labels = {names.LABEL_SERVICE_NAME: "web", names.LABEL_GLOBAL: "true"}
-        slice = {"metadata": {"name": "late", "labels": labels}, "addressType": "IPv4", "ports": PORTS}
+        labels = {names.LABEL_SERVICE_NAME: service, names.LABEL_GLOBAL: "true"}
+        slice = {"metadata": {"name": f"late-{service}", "labels": labels}, "addressType": "IPv4", "ports": PORTS}
         slice["endpoints"] = [{"addresses": [address], "conditions": {"ready": True}}]
         await self.pair.here.create(ENDPOINT_SLICES, slice, self.pair.namespace)
 
@@ -148,7 +151,7 @@ async def test_a_delegate_ends_once_no_cluster_routes_to_it_and_keeps_its_other_
         assert "deletionTimestamp" not in metadata, "a cluster routes to it still"
         assert metadata["annotations"][ANNOTATION_GRACE_PERIOD] == "27"
         began = time.monotonic()
-        await pair.here.delete(ENDPOINT_SLICES, "late", pair.namespace)
+        await pair.here.delete(ENDPOINT_SLICES, "late-web", pair.namespace)
         await place.ended()
         assert time.monotonic() - began >= 1.4
         await pair.gone(CHAPERONS, name)
@@ -173,6 +176,35 @@ async def test_pods_in_their_pause_occupy_no_worker(pair: Pair, monkeypatch: pyt
             await place.delete(pod, grace=0)
             await pair.there.delete(CHAPERONS, name, pair.namespace)
             await place.ended(pod)
+
+
+async def test_endpoints_of_other_services_wake_no_pod_in_its_pause(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waking, woken = Withdrawal._endpoints_changed, Counter[str]()
+
+    def counted(self: Withdrawal, service: Key) -> None:
+        wake, keys = self._wake, list[Key]()
+        self._wake = lambda key, seconds: keys.append(key) or wake(key, seconds)
+        waking(self, service)
+        self._wake = wake
+        woken[service[1]] += len(keys)
+
+    monkeypatch.setattr(Withdrawal, "_endpoints_changed", counted)
+    async with at_work(pair, withdraw=60.0) as place:
+        await place.share()
+        name, address = await place.serving()
+        await place.mirror(address)
+        await place.delete()
+        await until(lambda: place.is_withdrawn(name))
+        await place.mirror("10.9.9.9", "other")
+        await until(lambda: "other" in woken)
+        assert woken["other"] == 0
+        await pair.here.delete(ENDPOINT_SLICES, "late-web", pair.namespace)
+        await until(lambda: woken["web"])
+        await place.delete(grace=0)
+        await pair.there.delete(CHAPERONS, name, pair.namespace)
+        await place.ended()
 
 
 async def _lacks(place: Place, address: str) -> bool:
