@@ -1,7 +1,7 @@
 """Answers for our own kinds: faults refuse an object; problems that may resolve, such as a missing Secret, only warn.
 
 The webhook reads the Secret, never the target: objects are applied in any order, so a missing one may follow. Only
-users who may read the Secret get these warnings, and no warning shows its content.
+users with the right to read the Secret get these warnings, and no warning shows its content.
 """
 
 import asyncio

@@ -53,7 +53,7 @@ class Feedback(NamedTuple):
 
 
 def feedback(obj: Raw, rules: Iterable[Raw]) -> Feedback:
-    """Return the values that rules select from an object; values of good rules are kept beside errors."""
+    """Return the values that rules select from an object; errors of other rules discard none."""
     values: list[dict[str, Any]] = []
     errors: list[str] = []
     for name, path in _paths(obj, rules, errors):

@@ -45,8 +45,8 @@ class InvalidIgnoredField(Exception):
 def merged(existing: Raw, manifest: Raw) -> Raw:
     """Return the object to write: the manifest's fields, and the status, finalizers and metadata of the existing one.
 
-    Labels and annotations are merged. The result lacks those that the work agent has set earlier and the manifest
-    no longer has, and those with a key of the manifest that ends in a dash.
+    Labels and annotations are merged. A key is removed if the work agent has set it earlier and the manifest no longer
+    has it, or if the manifest has it with a dash at its end.
     """
     kept = {key: existing[key] for key in ("status",) if key in existing}
     body = {**copy.deepcopy(manifest), **kept}

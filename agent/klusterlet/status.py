@@ -56,7 +56,7 @@ def not_fetched(reason: str) -> Verdict:
 
 
 def is_skipped(api_version: str) -> Verdict:
-    """Return the verdict on a manifest of which a newer version is applied."""
+    """Return the verdict on a manifest with a newer version that is applied."""
     return Verdict("True", "ManifestSkipped", f"Skipped: the manifest of version {api_version} is applied")
 
 
