@@ -2,7 +2,7 @@
 
 Python's collector lets no other code run while it examines objects: 100,000 of them take about 50 ms, and 1,000 targets
 have millions. So objects that have survived a collection are frozen, and later ones do not examine them. Reference
-counts still free frozen objects, but not cycles of them. Once the process has grown by half, all objects are examined.
+counts still free frozen objects, but not cycles of them. Once the process has doubled, all objects are examined.
 """
 
 import gc
@@ -13,9 +13,9 @@ from pathlib import Path
 
 FREEZE_SECONDS = 0.005
 """CPU seconds of a full collection after which the surviving objects are frozen."""
-EXAMINE_BYTES = 300 << 20
+EXAMINE_BYTES = 512 << 20
 """Least resident memory at which frozen objects are examined again."""
-_GROWTH = 1.5
+_GROWTH = 2
 _FULL = 2
 """Generation of a full collection."""
 

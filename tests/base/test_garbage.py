@@ -62,11 +62,11 @@ def test_garbage_among_frozen_objects_is_freed_once_the_process_has_grown() -> N
     gc.collect()
     assert found() is None
     kept = [[number] for number in range(MANY)]
-    memory = 299
+    memory = 399
     gc.collect()
     gc.collect()
-    assert len(gc.get_objects()) < MANY == len(kept), "its objects stay frozen until it has grown by half"
-    memory = 300
+    assert len(gc.get_objects()) < MANY == len(kept), "its objects stay frozen until it has doubled"
+    memory = 400
     gc.collect()
     assert len(gc.get_objects()) > MANY
 
