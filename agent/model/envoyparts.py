@@ -19,18 +19,18 @@ MANY = 1_000_000
 """Practically no limit for connections and streams of one cluster; Envoy's default is 1,024."""
 CONNECTIONS = 8192
 """Default of the maximum number of connections of a gateway."""
-NOTICED_SECONDS = 8
-"""Seconds after which Envoy has certainly detected a silent peer; the intervals and timeouts below: 3 + 2 + 1 + 2."""
+NOTICED_SECONDS = 7
+"""Seconds after which Envoy has certainly detected a silent peer; the intervals and timeouts below: 2 + 2 + 1 + 2."""
 CHECKS: Raw = {
     "unhealthy_threshold": 2,
     "healthy_threshold": 1,
     # A peer that twice, one second apart, takes longer than this to answer counts as failed.
     "timeout": "2s",
-    "interval": "3s",
+    "interval": "2s",
     "unhealthy_edge_interval": "1s",
     "unhealthy_interval": "2s",
     # Intervals until the first connection to the peer: while it answers, and after it has not.
-    "no_traffic_healthy_interval": "3s",
+    "no_traffic_healthy_interval": "2s",
     "no_traffic_interval": "1s",
 }
 

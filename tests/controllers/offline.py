@@ -55,11 +55,14 @@ async def quiet(controller: Controller[Any]) -> None:
 
 @contextlib.asynccontextmanager
 async def offline(
-    make: Callable[[Deps], SomeController], **settings: Any
+    make: Callable[[Deps], SomeController], server: str = "http://127.0.0.1:1", **settings: Any
 ) -> AsyncIterator[tuple[Offline, SomeController]]:
-    """Run a controller in a cluster without objects."""
+    """Run a controller in a cluster without objects.
+
+    :param server: URL that answers requests of the controller
+    """
     clock, supervisor = SystemClock(), Supervisor("test")
-    local = Cluster(Connection("http://127.0.0.1:1"), "local")
+    local = Cluster(Connection(server), "local")
     targets = Targets(local, clock, Probing(interval=60.0, timeout=1.0, agent_interval=60.0, slow=5.0), supervisor)
     deps = Deps(
         settings=Settings(**{**SETTINGS, **settings}),
