@@ -111,8 +111,12 @@ class EndpointSlices:
             found = [address for slice in each.slices or () for address in outside(slice, each.ranges)]
             service = self._sharing.services.store.get(place.service)
             if found and service is not None:
-                left = f"addresses outside spec.podCIDRs of Target {name} are left out: {shown(found)}"
-                remedy = "add the range there if it is right"
+                if each.ranges.excluded:
+                    left = f"addresses of this cluster's pods, which others have there, are left out: {shown(found)}"
+                    remedy = "give the Service a selector for these pods"
+                else:
+                    left = f"addresses outside spec.podCIDRs of Target {name} are left out: {shown(found)}"
+                    remedy = "add the range there if it is right"
                 self._deps.recorder.event(service.decode(), "Warning", "EndpointsBlocked", f"{left}; {remedy}")
 
     def _seen(self, place: Place, sources: list["_Source"]) -> object:
@@ -221,6 +225,9 @@ class EndpointSlices:
             slices = self._sharing.own_slices(node, service)
         target = self._deps.targets.by_node(node) if node != LOCAL else None
         ranges, ports = target.ranges if target is not None else ANYWHERE, self._sharing.ports(place, node)
+        if node == LOCAL and place.node != LOCAL and self._sharing.has_by_hand(service):
+            hidden = self._sharing.hidden_from(place.node)
+            ranges, slices = PodRanges(excluded=hidden or ()), slices if hidden is not None else None
         return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
 
     async def _apply(self, place: Place, action: Action) -> None:

@@ -1,7 +1,8 @@
 """Clusters that share a Service, and their EndpointSlices: from the stores alone."""
 
 from agent.api import names
-from agent.api.kinds import ENDPOINT_SLICES, SERVICES
+from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICES
+from agent.api.names.links import BY_GATEWAY
 from agent.clusters.deps import Deps
 from agent.clusters.health.record import silent_in
 from agent.clusters.target import Target
@@ -10,13 +11,16 @@ from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.endpoints import is_mirror
+from agent.model.endpoints import is_own
 from agent.model.links import reason_of
+from agent.model.pod_networks import NOTHING_TOLD, Networks, read
 from agent.model.service import is_native, is_shared, is_shared_by_namespace
 from agent.model.servicerule import ANYTHING, Rule
 from agent.model.sharedcopies import linked_service
 
 _BY_SERVICE, _OWN, _NAMESPACE = "service", "own", "namespace"
+_NOT_BY_HAND = ("", BY_GATEWAY)
+"""Drivers that do not serve endpoints which a user has written."""
 
 
 def key_of(slice: Object) -> Key | None:
@@ -31,7 +35,7 @@ def _service_of(slice: Object) -> list[str]:
 
 
 def _service_of_own(slice: Object) -> list[str]:
-    return _service_of(slice) if not is_mirror(slice.labels) else []
+    return _service_of(slice) if is_own(slice.labels) else []
 
 
 def slices_in(deps: Deps, target: Target | None) -> Informer:
@@ -49,7 +53,7 @@ def slices_by_service(informer: Informer) -> Informer:
 
 
 def own_slices(informer: Informer, service: Key) -> list[Object]:
-    """Return the slices of a Service, without mirrors."""
+    """Return the slices of a Service, without those of the agent."""
     return informer.store.by_index(_OWN, "/".join(service))
 
 
@@ -62,6 +66,7 @@ class Sharing(Clusters):
         self.services.store.index(_NAMESPACE, lambda service: (service.namespace,))
         self._slices: dict[str, Informer] = {LOCAL: slices_in(deps, None)}
         self._unmarked = deps.unmarked_slices
+        self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self._copies: dict[str, Informer] = {}
         self._spread = Spread()
 
@@ -150,7 +155,7 @@ class Sharing(Clusters):
         return self.informer(node, service).store.by_index(_BY_SERVICE, "/".join(service))
 
     def own_slices(self, node: str, service: Key) -> list[Object]:
-        """Return the slices of a Service in a cluster, without mirrors."""
+        """Return the slices of a Service in a cluster, without those of the agent."""
         return own_slices(self.informer(node, service), service) if node in self._slices else []
 
     def may_offer(self, node: str, service: Key) -> bool:
@@ -205,8 +210,29 @@ class Sharing(Clusters):
         return frozenset(str(each.get("name") or "") for each in ports if each["port"] in found)
 
     def driver(self, one: str, other: str, service: Key | None = None) -> str:
-        """Return the reason of the driver between two clusters, for a Service that may name one; empty if none."""
-        return self.between(one, other, self._named(service) if service is not None else "")
+        """Return the reason of the driver between two clusters, for a Service that may name one; empty if none.
+
+        Callers in `one` reach endpoints that a user has written in the source by their addresses: gateways call pods
+        only.
+        """
+        found = self.between(one, other, self._named(service) if service is not None else "")
+        if other == LOCAL and found in _NOT_BY_HAND and service is not None and self.has_by_hand(service):
+            return BY_ADDRESSES
+        return found
+
+    def has_by_hand(self, service: Key) -> bool:
+        """Return whether a shared Service has no selector, and EndpointSlices that a user has written in the source."""
+        if not self._unmarked.is_by_hand(service):
+            return False
+        return any(names.LABEL_GLOBAL not in slice.labels for slice in self.own_slices(LOCAL, service))
+
+    def hidden_from(self, node: str) -> Networks | None:
+        """Return pod networks of the source with addresses that callers in a target cannot use. None if unknown."""
+        if not self._are_apart(node, LOCAL):
+            return ()
+        summary = self._summaries.store.get(("", names.SUMMARY_NAME))
+        told = read(summary.annotations) if summary is not None else NOTHING_TOLD
+        return told.pods if told.names_all else None
 
     def drivers(self, node: str, service: Key) -> set[str]:
         """Return reasons of the drivers between a cluster and all others that may run pods behind a Service.
@@ -216,11 +242,12 @@ class Sharing(Clusters):
         if self.original(service) != service:
             return {BY_ADDRESSES}
         others = (LOCAL, *self.serving(service[0]))
+        always = {self.driver(node, LOCAL, service)} if node != LOCAL else set[str]()
         if named := self._named(service):
-            return {self.between(node, other, named) for other in others} - {""}
+            return {self.between(node, other, named) for other in others}.union(always) - {""}
         # A target's driver is its driver with the local cluster; another controller publishes gateways to other
         # targets.
-        return {self.between(LOCAL, each) for each in ([node] if node != LOCAL else others)} - {""}
+        return {self.between(LOCAL, each) for each in ([node] if node != LOCAL else others)}.union(always) - {""}
 
     def _named(self, service: Key) -> str:
         return reason_of(self.rule(service).driver)

@@ -33,6 +33,15 @@ class Shelf(msgspec.Struct, frozen=True):
     """Additional labels of the mirrors, by which agents select them."""
 
 
+_OUR_MANAGERS = ".flotilla"
+"""Suffix of the managers of EndpointSlices that the agent writes: mirrors, and those of gateways and of Skupper."""
+
+
+def is_own(labels: Mapping[str, str]) -> bool:
+    """Return True if an EndpointSlice has endpoints of its own cluster: Kubernetes or a user has written it."""
+    return not labels.get(names.LABEL_SLICE_MANAGED_BY, "").endswith(_OUR_MANAGERS)
+
+
 def is_mirror(labels: Mapping[str, str]) -> bool:
     """Return True if an EndpointSlice with these labels is a mirror."""
     return labels.get(names.LABEL_SLICE_MANAGED_BY) == names.SLICE_MANAGER

@@ -32,12 +32,16 @@ class PodRanges:
     networks: tuple[Network, ...] | None = None
     strange: str = ""
     """Reason of ServicesShared why the addresses are not the target's pods in the source; empty if they are."""
+    excluded: tuple[Network, ...] = ()
+    """Networks whose addresses are not published. Only for endpoints that a user has written."""
 
     def holds(self, address: object) -> bool:
         """Return whether a pod may have this address."""
-        if self.networks is None:
+        if self.networks is None and not self.excluded:
             return True
         found = _address(address) if isinstance(address, str) and len(address) <= _LONGEST else None
+        if self.networks is None:
+            return found is None or not any(found in network for network in self.excluded)
         return found is not None and any(found in network for network in self.networks)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from agent.api import names
-from agent.api.names.links import AFFINITIES, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF
+from agent.api.names.links import AFFINITIES, ANNOTATION_CILIUM_AFFINITY, LABEL_HEADLESS_OF, LABEL_LINK_OF
 from agent.model.relabel import exact_selector, relabel
 
 Raw = dict[str, Any]
@@ -172,6 +172,14 @@ def can_be_shared(service: Mapping[str, Any]) -> bool:
     elsewhere = imported or is_copy(annotations) or LABEL_HEADLESS_OF in (metadata.get("labels") or {})
     everywhere = (metadata.get("namespace"), metadata.get("name")) == API_SERVER
     return not elsewhere and not everywhere and not is_left_alone(annotations)
+
+
+def has_endpoints_by_hand(service: Mapping[str, Any]) -> bool:
+    """Return whether a shared Service has no selector, so that its user writes its EndpointSlices."""
+    metadata, spec = service["metadata"], service["spec"]
+    if spec.get("selector") or spec.get("type") == "ExternalName" or LABEL_LINK_OF in (metadata.get("labels") or {}):
+        return False
+    return can_be_shared(service) and is_shared(_annotations(service))
 
 
 def selector_of_copy(service: Mapping[str, Any], cluster_uid: str = "") -> Selector | None:

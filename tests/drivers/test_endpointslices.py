@@ -32,6 +32,7 @@ class Everywhere(Sharing):
         self.deps: Any = SimpleNamespace(unwritten_marks=UnwrittenMarks())
         self.targets: Any = SimpleNamespace(informers=())
         self._seen, self._known, self._last = [], _Known(), {}
+        self._unmarked: Any = SimpleNamespace(is_by_hand=lambda service: False)
 
     def rule(self, service: tuple[str, str]) -> Rule:
         return ANYTHING

@@ -36,7 +36,7 @@ NODE = [names.virtual_node("", f"c{number}") for number in range(OTHERS)]
 def stored() -> Any:
     synced = asyncio.Event()
     synced.set()
-    return SimpleNamespace(store=Store(), synced=synced)
+    return SimpleNamespace(store=Store(), synced=synced, subscribe=lambda subscriber: None)
 
 
 def meta(name: str, namespace: str = "", **more: Any) -> Raw:
