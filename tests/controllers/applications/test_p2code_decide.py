@@ -229,7 +229,9 @@ LINKED = spec_of(
 )
 
 
-def linked(*rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, seconds: int = 0) -> Plan:
+def linked(
+    *rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, seconds: int = 0, spec: Raw | None = None
+) -> Plan:
     """Decide for a workload `api` that calls a Service of `web`; `rows` are the status of its link."""
     found = {
         "placements": PLACED,
@@ -238,7 +240,7 @@ def linked(*rows: Raw, psm: Raw = PSM, decisions: Mapping[str, str] = DECIDED, s
         "links": lambda service: rows if service == CALL.service else (),
         "now": NOW + timedelta(seconds=seconds),
     }
-    return decide(view(LINKED, psm=psm, **found))
+    return decide(view(spec or LINKED, psm=psm, **found))
 
 
 def row(reason: str = "Connected", ready: str = "True", cluster: str = "to-us", source: str = "to-eu") -> Raw:
@@ -254,6 +256,22 @@ def test_a_link_that_is_needed_and_works_is_told() -> None:
     plan = linked(row())
     assert (plan.finish, plan.again) == (verdicts.SCHEDULED, None)
     assert links_of(plan) == ("True", "Connected", "")
+
+
+@pytest.mark.parametrize(("found", "reason"), [(row(), "PoliciesStay"), (row("NoPath", "False"), "NoPath")])
+def test_a_policy_that_does_not_follow_is_named_beside_the_state_of_links(found: Raw, reason: str) -> None:
+    ingress = [{"from": [{"podSelector": {"matchLabels": {"app": "api"}}}]}]
+    policy = manifest("NetworkPolicy", "n", spec={"podSelector": {"matchLabels": {"app": "web"}}, "ingress": ingress})
+    spec = spec_of(
+        workload("web"),
+        workload("api"),
+        manifest("Service", "front", spec={"selector": {"app": "web"}, "ports": [{"port": 80}]}),
+        policy,
+        own=[{"name": "web", "annotations": ["p2code.filter.a=1"]}],
+    )
+    told = links_of(linked(found, spec=spec))
+    assert told[1] == reason
+    assert "NetworkPolicy demo/n limits" in told[2]
 
 
 def test_no_path_makes_connectivity_unreliable_at_once() -> None:
