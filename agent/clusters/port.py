@@ -127,6 +127,10 @@ class Port(Protocol):
         """Return a kind in the newest served version, whichever version it names; None if it is not served."""
         ...
 
+    async def can_create(self, kind: Kind) -> bool:
+        """Return whether objects of a kind can be created: False if it is not served or its CRD is being deleted."""
+        ...
+
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
         """Request a list of one object. Raises NotFound if the kind is not served, Forbidden if it may not be
         listed.

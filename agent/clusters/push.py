@@ -75,6 +75,10 @@ class Push:
         """Return a kind in the API server's preferred version, whichever version it names; None if it is not served."""
         return await Discovery(self._client).find_any(kind.group, kind.name)
 
+    async def can_create(self, kind: Kind) -> bool:
+        """Return whether objects of a kind can be created: False if it is not served or its CRD is being deleted."""
+        return "create" in await Discovery(self._client).verbs(kind)
+
     async def try_list(self, kind: Kind, namespace: str | None) -> None:
         """Request a list of one object. Raises NotFound if the kind is not served, Forbidden if it may not be
         listed.

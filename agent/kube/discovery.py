@@ -19,6 +19,7 @@ class _Resource(msgspec.Struct):
     name: str = ""
     kind: str = ""
     namespaced: bool = False
+    verbs: list[str] | None = None
 
 
 class _Resources(msgspec.Struct):
@@ -58,6 +59,14 @@ class Discovery:
                 return kind
         return None
 
+    async def verbs(self, kind: Kind) -> list[str]:
+        """Return the verbs that the API server supports for a kind; empty if it is not served.
+
+        apiextensions-apiserver: while a CustomResourceDefinition is being deleted, `create` is not among them.
+        """
+        found = await self._resources(kind.api_version)
+        return next((each.verbs or [] for each in found if each.name == kind.plural), [])
+
     def forget(self, kind: Kind) -> None:
         """Drop the cached version of a kind that is no longer served."""
         self._served.pop(kind.api_version, None)
@@ -75,15 +84,18 @@ class Discovery:
 
     async def _ask(self, api_version: str) -> dict[str, Kind]:
         group, _, version = api_version.rpartition("/")
-        try:
-            found = _read(await self._get(f"/apis/{api_version}" if group else f"/api/{version}"), _Resources)
-        except NotFound:
-            return {}
         return {
             each.kind: Kind(group, version, each.name, each.kind, each.namespaced)
-            for each in found.resources or ()
+            for each in await self._resources(api_version)
             if "/" not in each.name
         }
+
+    async def _resources(self, api_version: str) -> list[_Resource]:
+        try:
+            path = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+            return _read(await self._get(path), _Resources).resources or []
+        except NotFound:
+            return []
 
     async def _get(self, path: str) -> bytes:
         return await self._client.session.request("GET", path, resource="apis")

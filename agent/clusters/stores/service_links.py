@@ -11,6 +11,7 @@ from agent.api.kinds import SERVICE_LINKS
 from agent.base.listeners import tell
 from agent.base.metrics import REGISTRY
 from agent.clusters.cluster import Cluster
+from agent.clusters.lingering import Lingering
 from agent.clusters.optional_watch import Watched
 from agent.kube.store import Key, Object
 from agent.model.servicelinks import READY
@@ -30,6 +31,7 @@ class ServiceLinks:
     def __init__(self, local: Cluster, interval: float, *, wanted: bool) -> None:
         self._wanted = wanted
         self._watched = Watched(local.port, SERVICE_LINKS, interval)
+        self._lingering = Lingering(local.port, lambda: SERVICE_LINKS, self._changed)
         self._links: dict[Key, dict[str, Object]] = {}
         self._rules: dict[Key, tuple[str, Rule]] = {}
         self._wishes: dict[Key, Wish] = {}
@@ -39,7 +41,7 @@ class ServiceLinks:
         self._turned: list[Callable[[], None]] = []
         self._counts = LinkCounts()
         if wanted:
-            self._watched.subscribe(self._changed, self._turn)
+            self._watched.subscribe(self._lingering.changed, self._turn)
             self._watched.wanted(True)
 
     @property
@@ -62,8 +64,13 @@ class ServiceLinks:
         self._turned.append(turned)
 
     def of(self, service: Key) -> list[Object]:
-        """Return the links of a Service."""
-        return list(self._links.get(service, {}).values())
+        """Return the links of a Service that exist."""
+        found = self._links.get(service, {}).values()
+        return [each for each in found if not self._lingering.is_deleted(each.key)]
+
+    def is_deleted(self, key: Key) -> bool:
+        """Return whether a link has been deleted, probably with its CRD, and its rule still counts."""
+        return self._lingering.is_deleted(key)
 
     def get(self, key: Key) -> Object | None:
         """Return a link by its own namespace and name, None if it is unknown."""
@@ -118,13 +125,10 @@ class ServiceLinks:
         """Handle that all links have been read, or that their kind is no longer served.
 
         If they may no longer be read, the last known links count: without them more would be published than
-        requested.
+        requested. If the kind is no longer served, they count for a while.
         """
         if self._watched.store is not None or not self._watched.is_withheld:
-            self._links.clear()
-            self._rules.clear()
-            self._wishes.clear()
-            self._counts.clear()
+            self._lingering.lost()
         tell(self._turned)
 
 
@@ -144,12 +148,6 @@ class LinkCounts:
             if status:
                 self._counts[status] += change
                 _LINKS.labels(status).set(self._counts[status])
-
-    def clear(self) -> None:
-        """Remove all links from the metric."""
-        self._said.clear()
-        self._counts.clear()
-        _LINKS.clear()
 
 
 def _ready(link: Mapping[str, Any]) -> str:

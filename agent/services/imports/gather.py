@@ -7,12 +7,14 @@ from agent.api import names
 from agent.api.kinds import SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCE_KINDS, TARGET_KINDS, Kind
 from agent.api.names import mcs
 from agent.clusters.deps import Deps
+from agent.clusters.lingering import Lingering
 from agent.clusters.optional_watch import OptionalWatch
 from agent.clusters.port import Port
 from agent.clusters.target import Target
 from agent.drivers.driver import LOCAL
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
+from agent.kube.subscribers import Subscriber
 from agent.model.links import LOCAL_NAME
 from agent.model.serviceexports import Export, Merged, is_served, merge
 from agent.model.source import features
@@ -68,14 +70,27 @@ class _View:
     ) -> None:
         self.port = port
         self.services = services
+        self._turned = turned
+        self.exports = Lingering(port, lambda: self.watches[SERVICE_EXPORTS].kind, _either(changed))
+        """ServiceExports that count."""
+
+        def watch(kind: Kind, changed: Subscriber, turned: Callable[[], None]) -> OptionalWatch:
+            return OptionalWatch(port, kind, namespace or None, interval, changed, turned, any_version=True)
+
         self.watches = {
-            kind: OptionalWatch(port, kind, namespace or None, interval, _either(changed), turned, any_version=True)
-            for kind in (SERVICE_EXPORTS, SERVICE_IMPORTS)
+            SERVICE_EXPORTS: watch(SERVICE_EXPORTS, self.exports.changed, self._exports_turned),
+            SERVICE_IMPORTS: watch(SERVICE_IMPORTS, _either(changed), turned),
         }
 
-    def find(self, kind: Kind, key: Key) -> Object | None:
-        """Return an export or import, None if it does not exist or cannot be read."""
-        store = self.watches[kind].store
+    def _exports_turned(self) -> None:
+        watch = self.watches[SERVICE_EXPORTS]
+        if watch.store is not None or not watch.is_withheld:
+            self.exports.lost()
+        self._turned()
+
+    def find_import(self, key: Key) -> Object | None:
+        """Return a ServiceImport, None if it does not exist or cannot be read."""
+        store = self.watches[SERVICE_IMPORTS].store
         return store.get(key) if store is not None else None
 
     @property
@@ -86,6 +101,7 @@ class _View:
 
     def stop(self) -> None:
         """Stop the watches of a disconnected cluster."""
+        self.exports.stop()
         for watch in self.watches.values():
             watch.stop()
 
@@ -171,12 +187,12 @@ class Exports:
 
     def exported(self, node: str, key: Key) -> Object | None:
         """Return the ServiceExport of a cluster, None if it does not exist or is being deleted."""
-        found = self._views[node].find(SERVICE_EXPORTS, key) if node in self._views else None
+        found = self._views[node].exports.get(key) if node in self._views else None
         return found if found is not None and not found.deleting else None
 
     def imported(self, node: str, key: Key) -> Object | None:
         """Return the ServiceImport of a cluster, None if it does not exist."""
-        return self._views[node].find(SERVICE_IMPORTS, key) if node in self._views else None
+        return self._views[node].find_import(key) if node in self._views else None
 
     def may_import(self, node: str) -> bool:
         """Return whether the ServiceImports of a cluster are known."""
@@ -210,13 +226,14 @@ class Exports:
         return service.key if self._concerns(service.key) else None
 
     def _concerns(self, key: Key) -> bool:
-        kinds = (SERVICE_EXPORTS, SERVICE_IMPORTS)
-        return any(view.find(kind, key) is not None for view in self._views.values() for kind in kinds)
+        views = self._views.values()
+        return any((view.exports.get(key) or view.find_import(key)) is not None for view in views)
 
     def known(self) -> set[Key]:
         """Return the Services that any cluster exports or imports."""
-        stores = [watch.store for view in self._views.values() for watch in view.watches.values()]
-        return {obj.key for store in stores if store is not None for obj in store}
+        imports = [view.watches[SERVICE_IMPORTS].store for view in self._views.values()]
+        found = {obj.key for store in imports if store is not None for obj in store}
+        return found.union(*(view.exports.keys() for view in self._views.values()))
 
     def is_ours(self, obj: Object) -> bool:
         """Return whether this agent has created an object."""

@@ -131,7 +131,7 @@ class ServiceLinksController(Controller[Key]):
             return None
         if self._sharing.is_shared(service.key):
             self._unshared.pop(service.key, None)
-            if found is None and self._sharing.may_be_exported(service.key) and not self._is_ending(service.namespace):
+            if found is None and self._may_be_made(service):
                 with contextlib.suppress(AlreadyExists):
                     self._links.absorb(
                         await self._deps.local.client.create_raw(SERVICE_LINKS, made_for(service.decode()))
@@ -145,6 +145,13 @@ class ServiceLinksController(Controller[Key]):
         with contextlib.suppress(NotFound, Conflict):
             await self._deps.local.client.delete(SERVICE_LINKS, found.name, found.namespace, uid=found.uid)
         return WRITE_SECONDS
+
+    def _may_be_made(self, service: Object) -> bool:
+        """Return whether a link may be created. One that restricts nothing does not replace one that was deleted with
+        its CRD."""
+        if self._links.is_deleted(service.key) or self._is_ending(service.namespace):
+            return False
+        return self._sharing.may_be_exported(service.key)
 
     def _is_ending(self, namespace: str) -> bool:
         obj = self._deps.namespaces.informer.store.get(("", namespace))
