@@ -33,6 +33,12 @@ def ranges(*cidrs: Any) -> PodRanges:
 TWO = ranges("10.1.0.0/16", "fd00:1::/64")
 
 
+def test_excluded_networks_are_left_out_and_all_else_stays() -> None:
+    found = PodRanges(excluded=TWO.networks or ())
+    addresses = ("10.1.0.7", "fd00:1::7", "10.2.0.7", "192.0.2.10", "db.example.com")
+    assert [found.holds(each) for each in addresses] == [False, False, True, True, True]
+
+
 def test_a_target_that_names_none_may_have_any_address() -> None:
     assert of({"spec": {}}) == of({}) == ANYWHERE
     status = {"podIP": "203.0.113.7", "podIPs": [{"ip": "203.0.113.7"}]}
