@@ -94,6 +94,8 @@ class EndpointSlices:
                 each.silent,
                 each.ranges,
                 each.ports,
+                each.labels,
+                each.origin == self._sharing.origin(place.node),
             )
             for each in sources
         }
@@ -153,10 +155,14 @@ class EndpointSlices:
         if elsewhere and not (self._sharing.is_shared(service) and self._deps.settings.link_namespaces):
             return []
         others = [node for node in self._others(service) if not offering or self._sharing.may_offer(node, service)]
+        hosts = self._sharing.hosts(service)
+        if hosts is not None:
+            others = [node for node in others if node in hosts.clusters]
+        own = bool(elsewhere) or hosts is not None
         paired = [
             node
             for node in others
-            if (elsewhere and node == place.node) or self._sharing.driver(place.node, node, service) == self.reason
+            if (own and node == place.node) or self._sharing.driver(place.node, node, service) == self.reason
         ]
         rule, consumer = self._sharing.rule(service), self._sharing.called(place.node)
         return [
@@ -228,6 +234,11 @@ class EndpointSlices:
         if node == LOCAL and place.node != LOCAL and self._sharing.has_by_hand(service):
             hidden = self._sharing.hidden_from(place.node)
             ranges, slices = PodRanges(excluded=hidden or ()), slices if hidden is not None else None
+        hosts = self._sharing.hosts(service)
+        if hosts is not None and node in hosts.clusters:
+            ports = self._sharing.exported_ports(service, node, ports)
+            slices = self._sharing.host_slices(node, (service[0], hosts.service))
+            return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports, hosts.labels(node))
         return _Source(self._sharing.origin(node), slices, silent_in, ranges, ports)
 
     async def _apply(self, place: Place, action: Action) -> None:
@@ -270,6 +281,7 @@ class _Source(NamedTuple):
     ranges: PodRanges
     ports: frozenset[str] | None
     """Names of the ports that are published; None for all."""
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def silent(self) -> bool:
@@ -279,4 +291,4 @@ class _Source(NamedTuple):
     def seen(self) -> object:
         slices = self.slices
         versions = None if slices is None else frozenset((obj.name, obj.version) for obj in slices)
-        return (self.origin, self.silent, self.ranges, self.ports, versions)
+        return (self.origin, self.silent, self.ranges, self.ports, self.labels, versions)

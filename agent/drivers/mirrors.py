@@ -25,6 +25,10 @@ class Origin(msgspec.Struct, frozen=True):
     """Ranges that addresses of its pods may be in."""
     ports: frozenset[str] | None = None
     """Names of the ports that are published; None for all."""
+    labels: tuple[tuple[str, str], ...] = ()
+    """Further labels of the mirrors."""
+    is_own: bool = False
+    """True if the endpoints are in the cluster of the mirrors."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +75,7 @@ def decide(
     wanted: dict[str, Raw] = {}
     for name, origin in origins.items():
         for mirror in _wanted(name, origin, shelf, existing, away):
-            waiting = held(mirror) if standby else mirror
+            waiting = held(mirror) if standby and not origin.is_own else mirror
             wanted[mirror["metadata"]["name"]] = silenced(mirror) if origin.silent else waiting
     actions: list[Action] = [
         Delete(name, live["metadata"]["uid"]) for name, live in existing.items() if name not in wanted
@@ -87,7 +91,9 @@ def _wanted(name: str, origin: Origin, shelf: Shelf, existing: Mapping[str, Raw]
     if origin.slices is None:
         return [live for live in existing.values() if live["metadata"]["labels"].get(names.LABEL_ORIGIN) == name]
     return [
-        mirror for slice in origin.slices for mirror in mirrors(slice, name, shelf, away, origin.ranges, origin.ports)
+        mirror
+        for slice in origin.slices
+        for mirror in mirrors(slice, name, shelf, away, origin.ranges, origin.ports, dict(origin.labels))
     ]
 
 

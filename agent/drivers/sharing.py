@@ -2,7 +2,9 @@
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICES
+from agent.api.names import mcs
 from agent.api.names.links import BY_GATEWAY
+from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.clusters.health.record import silent_in
 from agent.clusters.target import Target
@@ -11,10 +13,11 @@ from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.endpoints import is_own
+from agent.model.endpoints import HEADLESS_LABEL, is_own
 from agent.model.links import reason_of
 from agent.model.pod_networks import NOTHING_TOLD, Networks, read
 from agent.model.service import is_native, is_shared, is_shared_by_namespace
+from agent.model.serviceimports import Hosts, hosts, ports_exported
 from agent.model.servicerule import ANYTHING, Rule
 from agent.model.sharedcopies import linked_service
 
@@ -52,6 +55,11 @@ def slices_by_service(informer: Informer) -> Informer:
     return informer
 
 
+def headless_slices(cluster: Cluster | Target) -> Informer:
+    """Return the informer of slices of all headless Services in a cluster."""
+    return slices_by_service(cluster.informer(ENDPOINT_SLICES, labels=HEADLESS_LABEL))
+
+
 def own_slices(informer: Informer, service: Key) -> list[Object]:
     """Return the slices of a Service, without those of the agent."""
     return informer.store.by_index(_OWN, "/".join(service))
@@ -68,6 +76,7 @@ class Sharing(Clusters):
         self._unmarked = deps.unmarked_slices
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self._copies: dict[str, Informer] = {}
+        self._headless = {LOCAL: headless_slices(deps.local)} if deps.settings.mcs else {}
         self._spread = Spread()
 
     def attach(self, target: Target) -> tuple[Informer, Informer]:
@@ -76,6 +85,8 @@ class Sharing(Clusters):
         mine = names.children_of(self.deps.cluster_uid)
         self._copies[node], self._slices[node] = target.informer(SERVICES, labels=mine), slices_in(self.deps, target)
         self._spread.attach(node, self._copies[node])
+        if self.deps.settings.mcs:
+            self._headless[node] = headless_slices(target)
         return self._copies[node], self._slices[node]
 
     def detach(self, target: Target) -> None:
@@ -84,6 +95,7 @@ class Sharing(Clusters):
         self._spread.detach(target.node_name)
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
+        self._headless.pop(target.node_name, None)
 
     def place(self, node: str, service: Key) -> Place | None:
         """Return a Service in a cluster; None if it does not exist, or is not cached yet."""
@@ -157,6 +169,28 @@ class Sharing(Clusters):
     def own_slices(self, node: str, service: Key) -> list[Object]:
         """Return the slices of a Service in a cluster, without those of the agent."""
         return own_slices(self.informer(node, service), service) if node in self._slices else []
+
+    def hosts(self, service: Key) -> Hosts | None:
+        """Return the exported Services behind a headless derived Service; None for all other Services."""
+        if not self._headless or not mcs.is_derived(service[1]):
+            return None
+        original = self.services.store.get(service)
+        return hosts(original.decode()) if original is not None else None
+
+    def headless(self, node: str) -> Informer | None:
+        """Return the informer of all headless Services' slices in a cluster; None if exports are not served by it."""
+        return self._headless.get(node)
+
+    def host_slices(self, node: str, service: Key) -> list[Object] | None:
+        """Return the slices of a headless Service in a cluster, without those of the agent; None until all are read."""
+        informer = self._headless.get(node)
+        return own_slices(informer, service) if informer is not None and informer.synced.is_set() else None
+
+    def exported_ports(self, service: Key, node: str, some: frozenset[str] | None) -> frozenset[str]:
+        """Return the names among `some` (None: all) of the ports that a cluster exports of a derived Service."""
+        original = self.services.store.get(service)
+        exported = ports_exported(original.decode(), node) if original is not None else None
+        return frozenset(exported or ()) if some is None else some.intersection(exported or ())
 
     def may_offer(self, node: str, service: Key) -> bool:
         """Return whether a cluster has slices of its own of a Service; True until its slices are cached."""
@@ -243,6 +277,9 @@ class Sharing(Clusters):
             return {BY_ADDRESSES}
         others = (LOCAL, *self.serving(service[0]))
         always = {self.driver(node, LOCAL, service)} if node != LOCAL else set[str]()
+        if self.hosts(service) is not None:
+            # The cluster's own endpoints have their host names in mirrors, too.
+            always.add(BY_ADDRESSES)
         if named := self._named(service):
             return {self.between(node, other, named) for other in others}.union(always) - {""}
         # A target's driver is its driver with the local cluster; another controller publishes gateways to other

@@ -54,23 +54,17 @@ def mirrors(
     away: Collection[str] = (),
     ranges: PodRanges = ANYWHERE,
     ports: Collection[str] | None = None,
+    more: Mapping[str, str] | None = None,
 ) -> list[Raw]:
     """Return the mirrors of one EndpointSlice of `origin`: [] without endpoints, several for more than 100.
 
     :param away: names of nodes whose endpoints are left out; addresses outside of `ranges` are, too
     :param ports: names of the ports to keep; None for all
+    :param more: further labels of the mirrors
     """
     found = [each for each in slice.get("endpoints") or () if each.get("nodeName") not in away]
     endpoints = [_mirrored(each) for each in _inside(found, ranges)]
-    own = slice["metadata"].get("labels") or {}
-    kept = {key: own[key] for key in (HEADLESS_LABEL, *MCS_LABELS) if key in own}
-    labels = {
-        **dict(shelf.labels),
-        names.LABEL_SERVICE_NAME: shelf.service,
-        names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER,
-        names.LABEL_ORIGIN: origin,
-        **kept,
-    }
+    labels = {**_labels(slice, origin, shelf), **(more or {})}
     return [
         {
             "apiVersion": ENDPOINT_SLICES.api_version,
@@ -87,6 +81,17 @@ def mirrors(
         }
         for part, start in enumerate(range(0, len(endpoints), ENDPOINTS_LIMIT))
     ]
+
+
+def _labels(slice: Mapping[str, Any], origin: str, shelf: Shelf) -> dict[str, str]:
+    own = slice["metadata"].get("labels") or {}
+    return {
+        **dict(shelf.labels),
+        names.LABEL_SERVICE_NAME: shelf.service,
+        names.LABEL_SLICE_MANAGED_BY: names.SLICE_MANAGER,
+        names.LABEL_ORIGIN: origin,
+        **{key: own[key] for key in (HEADLESS_LABEL, *MCS_LABELS) if key in own},
+    }
 
 
 def _owner(shelf: Shelf) -> Raw:

@@ -5,7 +5,7 @@ clusters delivers its endpoints. In a cluster that exports, it selects the same 
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -13,6 +13,7 @@ from agent.api import names
 from agent.api.conditions import Status
 from agent.api.kinds import SERVICE_IMPORTS, SERVICES
 from agent.api.names import mcs
+from agent.model.service import is_headless
 from agent.model.serviceexports import HEADLESS, Export, Merged, failure, flaw, selector
 from agent.model.sharedcopies import marked
 
@@ -52,9 +53,11 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
     if merged.type == HEADLESS:
         spec["clusterIP"] = "None"
     spec["ipFamilyPolicy"] = "PreferDualStack" if len(merged.families) == _DUAL else "SingleStack"
-    if here is not None:
-        labels |= {mcs.LABEL_MCS_SERVICE: key[1], mcs.LABEL_SOURCE_CLUSTER: here.cluster}
     own = _there(here, merged) if here is not None else _There("")
+    if here is not None and merged.type == HEADLESS:
+        told[""] = own
+    elif here is not None:
+        labels |= _mcs_labels(key[1], here.cluster)
     spec |= {"selector": own.selector, "ports": _with_targets(merged.ports, own)}
     made = {
         "apiVersion": SERVICES.api_version,
@@ -64,6 +67,35 @@ def derived(key: tuple[str, str], merged: Merged, here: Export | None, there: Ma
     }
     exported = msgspec.json.encode(told).decode()
     return marked(made, {names.ANNOTATION_GLOBAL: "true", mcs.ANNOTATION_EXPORTED_IN: exported})
+
+
+def _mcs_labels(service: str, cluster: str) -> dict[str, str]:
+    return {mcs.LABEL_MCS_SERVICE: service, mcs.LABEL_SOURCE_CLUSTER: cluster}
+
+
+class Hosts(NamedTuple):
+    """Headless Services with the host names of the pods behind a derived one.
+
+    endpointslice-controller: a pod has a host name only in slices of the Service that its `subdomain` names. Slices of
+    the derived Service lack it, and so have no labels of the API. Mirrors of the exported Services' slices have both.
+    """
+
+    service: str
+    """Name of the exported Services."""
+    clusters: Mapping[str, str]
+    """Exporting clusters: their names by virtual node, empty for the local cluster."""
+
+    def labels(self, node: str) -> tuple[tuple[str, str], ...]:
+        """Return the labels of the API for mirrors of a cluster's endpoints."""
+        return tuple(_mcs_labels(self.service, self.clusters[node]).items())
+
+
+def hosts(service: Mapping[str, Any]) -> Hosts | None:
+    """Return the exported Services behind a headless derived Service of the agent's cluster; None for others."""
+    exported = (service["metadata"].get("labels") or {}).get(mcs.LABEL_DERIVED)
+    if exported is None or not is_headless(service["spec"]):
+        return None
+    return Hosts(exported, {node: each.cluster for node, each in exporting(service).items()})
 
 
 def _there(export: Export, merged: Merged) -> _There:
@@ -85,7 +117,8 @@ def _with_targets(ports: list[Raw], exported: _There) -> list[Raw]:
 
 
 def exporting(service: Mapping[str, Any]) -> dict[str, _There]:
-    """Return exports of other clusters from a derived Service's annotation, by virtual node."""
+    """Return exports from a derived Service's annotation, by virtual node: those of other clusters, and of a headless
+    one also that of the local cluster."""
     text = (service["metadata"].get("annotations") or {}).get(mcs.ANNOTATION_EXPORTED_IN, "")
     try:
         return msgspec.json.decode(text, type=dict[str, _There])
@@ -117,8 +150,8 @@ def seen_from(service: Raw, node: str) -> Raw:
     dropped = (names.ANNOTATION_ORIGINAL_SELECTOR, names.ANNOTATION_MARKS, mcs.ANNOTATION_EXPORTED_IN)
     annotations = {key: value for key, value in metadata["annotations"].items() if key not in dropped}
     labels = {key: value for key, value in metadata["labels"].items() if key not in mcs.MCS_LABELS}
-    if there.cluster:
-        labels |= {mcs.LABEL_MCS_SERVICE: exported, mcs.LABEL_SOURCE_CLUSTER: there.cluster}
+    if there.cluster and not is_headless(service["spec"]):
+        labels |= _mcs_labels(exported, there.cluster)
     spec = {**service["spec"], "selector": there.selector, "ports": _with_targets(service["spec"]["ports"], there)}
     return {**service, "metadata": {**metadata, "labels": labels, "annotations": annotations}, "spec": spec}
 

@@ -92,10 +92,10 @@ class Exported:
         service = {"metadata": {"name": name}, "spec": fields}
         return await client.create(SERVICES, service, self.pair.namespace)
 
-    async def run(self, client: Client) -> None:
+    async def run(self, client: Client, name: str = NAME, **spec: Any) -> None:
         """Create a pod behind the Service."""
         container = {"name": "web", "image": "web", "ports": [{"containerPort": 42}]}
-        pod = {"metadata": {"name": NAME, "labels": {"app": NAME}}, "spec": {"containers": [container]}}
+        pod = {"metadata": {"name": name, "labels": {"app": NAME}}, "spec": {"containers": [container], **spec}}
         await client.create(PODS, pod, self.pair.namespace)
 
     async def export(self, client: Client, *, name: str = NAME, **spec: Any) -> None:

@@ -33,6 +33,7 @@ class Everywhere(Sharing):
         self.targets: Any = SimpleNamespace(informers=())
         self._seen, self._known, self._last = [], _Known(), {}
         self._unmarked: Any = SimpleNamespace(is_by_hand=lambda service: False)
+        self._headless, self._at_gateways = {}, {}
 
     def rule(self, service: tuple[str, str]) -> Rule:
         return ANYTHING

@@ -48,6 +48,18 @@ def test_each_slice_of_each_other_cluster_gets_a_mirror() -> None:
     assert len(applied(run(origins))) == 3
 
 
+def test_own_endpoints_stay_ready_while_callers_prefer_them() -> None:
+    labels = (("multicluster.kubernetes.io/source-cluster", "us"),)
+    origins = {
+        "us": Origin([slice_of("a", "10.1.0.1")], labels=labels, is_own=True),
+        "eu": Origin([slice_of("a", "10.2.0.1")]),
+    }
+    made = applied(decide(SHELF, origins, {}, set(), standby=True)).values()
+    ready = {each["endpoints"][0]["addresses"][0]: each["endpoints"][0]["conditions"]["ready"] for each in made}
+    assert ready == {"10.1.0.1": True, "10.2.0.1": False}
+    assert [dict(labels).items() <= each["metadata"]["labels"].items() for each in made] == [True, False]
+
+
 def test_what_is_right_is_not_written() -> None:
     origins = {"us": Origin([slice_of("a", "10.1.0.1")])}
     assert run(origins, applied(run(origins))) == []

@@ -12,6 +12,7 @@ from agent.model.serviceimports import (
     NOBODY,
     derived,
     exporting,
+    hosts,
     is_ready,
     seen_from,
     service_import,
@@ -220,6 +221,23 @@ def test_a_headless_import_has_no_address() -> None:
     assert made["spec"]["type"] == "Headless"
     assert "ips" not in made["spec"]
     assert derived(KEY, found, None, {})["spec"]["clusterIP"] == "None"
+
+
+def test_a_headless_derived_service_names_the_exports_whose_slices_have_host_names() -> None:
+    here, there = export("here", 0, web(clusterIP="None")), export("eu", 1, web(clusterIP="None"))
+    found = merge([here, there])
+    assert found is not None
+    made = derived(KEY, found, here, {"node-eu": there})
+    exported = hosts(made)
+    assert exported is not None
+    assert (exported.service, exported.clusters) == ("web", {"": "here", "node-eu": "eu"})
+    assert dict(exported.labels("node-eu")) == {mcs.LABEL_MCS_SERVICE: "web", mcs.LABEL_SOURCE_CLUSTER: "eu"}
+    # Kubernetes' own slices of the derived Service would give each pod a second name.
+    made["metadata"]["uid"] = "d"
+    for service in (made, copy_of(seen_from(made, "node-eu"), "here", "uid")):
+        assert not {*mcs.MCS_LABELS} & service["metadata"]["labels"].keys()
+    assert hosts(derived(KEY, merge([export("here", 0, web())]) or found, None, {})) is None
+    assert hosts(web(clusterIP="None")) is None
 
 
 def test_in_each_cluster_the_derived_service_selects_what_that_exports() -> None:

@@ -7,7 +7,7 @@ from agent.api.names.prefixes import SHORT_PREFIX
 
 LABEL_MCS_SERVICE = "multicluster.kubernetes.io/service-name"
 """Label of EndpointSlices in the API: the exported Service. Flotilla also sets it on a derived Service of a
-cluster that exports the Service, since slices inherit the labels of their Service."""
+cluster that exports the Service, since slices inherit the labels of their Service; not on a headless one."""
 LABEL_SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 """Label of these EndpointSlices: the cluster with the endpoints."""
 MCS_LABELS = (LABEL_MCS_SERVICE, LABEL_SOURCE_CLUSTER)

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import SERVICES
+from agent.api.names import mcs
 from agent.api.names.links import LOCAL_FIRST
 from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
@@ -61,6 +62,8 @@ class EndpointsController(Controller[At]):
         self.watch(self._sharing.services, self._service_changed)
         self.watch(self._sharing.informer(LOCAL), lambda slice: self._slice_changed(LOCAL, slice))
         deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(LOCAL, slice)))
+        if (headless := self._sharing.headless(LOCAL)) is not None:
+            self.watch(headless, self._headless_changed)
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -234,6 +237,14 @@ class EndpointsController(Controller[At]):
             return ()
         return self._everywhere(service, but=None if near else node)
 
+    def _headless_changed(self, slice: Object) -> Iterable[At]:
+        """Enqueue the Service that derives from an exported headless one: mirrors of its slices have host names."""
+        service = key_of(slice)
+        if service is None or is_mirror(slice.labels):
+            return ()
+        derived = (service[0], mcs.derived(service[1]))
+        return self._everywhere(derived) if self._sharing.services.store.get(derived) is not None else ()
+
     def _has_proxies_only(self, slice: Object) -> bool:
         """Return True if a slice has only endpoints that are not published from the source."""
         endpoints = slice.decode().get("endpoints") or ()
@@ -277,6 +288,8 @@ class EndpointsController(Controller[At]):
         copies, slices = self._sharing.attach(target)
         self.watch(copies, lambda copy: {(node, *copy.key), *self._everywhere(copy.key)}, required=False)
         self.watch(slices, lambda slice: self._slice_changed(node, slice), required=False)
+        if (headless := self._sharing.headless(node)) is not None:
+            self.watch(headless, self._headless_changed, required=False)
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)

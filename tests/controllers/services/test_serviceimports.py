@@ -3,6 +3,7 @@ the suite leaves open. docs/guides/links.md lists the tests that represent requi
 
 import asyncio
 import datetime
+import functools
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,18 @@ import pytest_asyncio
 
 from agent.api import names
 from agent.api.conditions import is_true
-from agent.api.kinds import CHAPERONS, EVENTS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, SOURCES, TARGETS, Kind
+from agent.api.kinds import (
+    CHAPERONS,
+    ENDPOINT_SLICES,
+    EVENTS,
+    PODS,
+    SERVICE_EXPORTS,
+    SERVICE_IMPORTS,
+    SERVICES,
+    SOURCES,
+    TARGETS,
+    Kind,
+)
 from agent.api.names import mcs
 from agent.api.roles import EVERYTHING, FEATURES, rules
 from agent.kube.client import Client
@@ -196,6 +208,44 @@ async def test_a_headless_service_is_imported_without_an_address(hello: Exported
     await hello.unexport(pair.there)
     for client in hello.clients:
         await hello.gone(client)
+
+
+async def test_pods_of_a_stateful_set_have_names_in_each_cluster(hello: Exported, pair: Pair) -> None:
+    """DNS makes HOST.CLUSTER.SERVICE.NAMESPACE.svc.clusterset.local of a slice's label and an endpoint's host name."""
+    for client in hello.clients:
+        await hello.deploy(client, clusterIP="None", ports=PORTS[:1])
+        await hello.export(client)
+        # The StatefulSet controller writes these fields.
+        await hello.run(client, f"{NAME}-0", hostname=f"{NAME}-0", subdomain=NAME)
+    for client in hello.clients:
+        found = await until(functools.partial(named_hosts, client, pair.namespace))
+        assert sorted((cluster, host) for cluster, host, _ in found or ()) == [("eu", "hello-0"), ("here", "hello-0")]
+    addresses = {
+        (cluster, (await client.get(PODS, f"{NAME}-0", pair.namespace))["status"]["podIP"])
+        for cluster, client in zip(("here", "eu"), hello.clients, strict=True)
+    }
+    for client in hello.clients:
+        found = await named_hosts(client, pair.namespace)
+        assert {(cluster, address) for cluster, _, address in found} == addresses
+    # A cluster that exports no longer has no names, and the other one keeps its own.
+    await pair.there.delete(SERVICE_EXPORTS, NAME, pair.namespace)
+
+    async def own_alone() -> bool:
+        found = [await named_hosts(client, pair.namespace, 1) for client in hello.clients]
+        return all([cluster for cluster, *_ in each] == ["here"] for each in found)
+
+    await until(own_alone)
+
+
+async def named_hosts(client: Client, namespace: str, count: int = 2) -> list[tuple[str, str, str]]:
+    """Return cluster, host name and address of endpoints with the API's labels; nothing unless there are `count`."""
+    slices = await client.list(ENDPOINT_SLICES, namespace, labels=f"{mcs.LABEL_MCS_SERVICE}={NAME}")
+    found = [
+        (slice["metadata"]["labels"][mcs.LABEL_SOURCE_CLUSTER], each.get("hostname", ""), each["addresses"][0])
+        for slice in slices
+        for each in slice.get("endpoints") or ()
+    ]
+    return found if len(found) == count else []
 
 
 async def test_an_external_name_is_not_exported(hello: Exported, pair: Pair) -> None:
