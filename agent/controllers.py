@@ -147,6 +147,12 @@ def optional_controllers(settings: Settings) -> list[Factory]:
         from agent.services.gateways import GatewayPeersController, GatewaySlicesController, GatewayTrustController
 
         controllers += [GatewayTrustController, GatewaySlicesController, GatewayPeersController]
+    if settings.hub:
+        from agent.hub.heartbeats import HeartbeatController as HubHeartbeatController
+        from agent.hub.registration import RegistrationController
+        from agent.hub.requests import RequestController
+
+        controllers += [RequestController, RegistrationController, HubHeartbeatController]
     if settings.prometheus_scores:
         from agent.placement.prometheus_scores import PrometheusScoresController
 

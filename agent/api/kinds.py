@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 from agent.api.names import GROUP, VERSION
 from agent.api.names.ac3 import AC3_GROUP
+from agent.api.names.hub import ADDON_GROUP, REGISTER_GROUP
 from agent.api.names.links import OWN_GROUP
 from agent.api.names.ocm import OCM_GROUP, WORK_GROUP
 from agent.api.names.p2code import P2CODE_GROUP
@@ -163,6 +164,14 @@ MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "manifestworks", "ManifestWork")
 """Manifests that the agent of Open Cluster Management applies in the cluster of the ManifestWork's namespace."""
 APPLIED_MANIFEST_WORKS = Kind(WORK_GROUP, "v1", "appliedmanifestworks", "AppliedManifestWork", namespaced=False)
 """Record of the objects that a ManifestWork has created in its cluster, and their owner."""
+MANAGED_CLUSTER_ADDONS = Kind(ADDON_GROUP, "v1beta1", "managedclusteraddons", "ManagedClusterAddOn")
+CLUSTER_MANAGEMENT_ADDONS = Kind(
+    ADDON_GROUP, "v1beta1", "clustermanagementaddons", "ClusterManagementAddOn", namespaced=False
+)
+REGISTERED_CLUSTERS = Kind(REGISTER_GROUP, "v1", "managedclusters", "ManagedCluster", namespaced=False)
+"""Resource that occurs only in rights: to accept a cluster, and to renew its certificate."""
+NEW_EVENTS = Kind("events.k8s.io", "v1", "events", "Event")
+"""Events by their newer API group, in which agents of members write them."""
 CLUSTER_MANAGERS = Kind(
     "operator.open-cluster-management.io", "v1", "clustermanagers", "ClusterManager", namespaced=False
 )

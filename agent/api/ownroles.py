@@ -4,7 +4,7 @@
 these rights, so that tests find missing verbs. Switching off a feature removes its verbs.
 """
 
-from agent.api import gatewayroles, placementroles
+from agent.api import gatewayroles, hubroles, placementroles
 from agent.api.accounts import HOME, Account, grants
 from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
@@ -205,6 +205,7 @@ AGENT = Account(
             *grants(SERVICE_LINKS, "patch", SERVICE_LINKS_KEPT, sub="status"),
             *gatewayroles.AGENT_GRANTS,
             *placementroles.AGENT_GRANTS,
+            *hubroles.AGENT_GRANTS,
         ),
         HOME: (
             *grants(LEASES, "create", LEADER),

@@ -23,6 +23,7 @@ _VERBS = {
     "clusters": "clusters",
     "clustersets": "clusters",
     "bind": "clusters",
+    "hub": "hub",
     "doctor": "doctor",
     "move": "move",
     "moves": "move",
@@ -40,7 +41,7 @@ _CHECKOUT = Path(__file__).parents[2]
 """Root of the repository; site-packages if the wheel is installed."""
 _LAB_VERBS = ("demo", "sandbox")
 """Verbs of a checkout, whose modules are in `hack/lab/cli`. The wheel and the image lack them."""
-_GROUPS = ("explain", "sandbox")
+_GROUPS = ("explain", "hub", "sandbox")
 """Verbs that are followed by another one."""
 
 INTERRUPTED = 130

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from agent.base.flag_values import DURATION, DURATION_OR_NONE, Form, one_of
+from agent.base.flag_values import DURATION, DURATION_OR_NONE, SWITCH, Form, one_of
 from agent.base.flags import InvalidSetting, flag, repeated, tuned
 from agent.model import promscore
 from agent.model.promscore import InvalidPrometheusScores, PrometheusScore
@@ -91,6 +91,13 @@ class Placements:
         " interval, tokenSecret, caBundle",
     )
 
+    hub: bool = flag(
+        SWITCH,
+        "false",
+        "let clusters register with this one as their hub, as agents of Open Cluster Management do; needs a placement"
+        " of auto or serve",
+    )
+
     @property
     def score_maxima(self) -> Mapping[str, int]:
         """Amount of each resource for the score 100, in 10^-9 units."""
@@ -98,7 +105,9 @@ class Placements:
         return {name: Quantity.of(amount).nano for name, amount in (SCORE_MAX | given).items()}
 
     def check(self) -> None:
-        """Raise InvalidSetting if a maximum is given twice, or scores are requested with Placements off."""
+        """Raise InvalidSetting if a maximum is given twice, or scores or a hub are requested without Placements."""
+        if self.hub and self.placement in ("off", "consume"):
+            raise InvalidSetting("--hub needs --placement=auto or serve: otherwise another controller has the clusters")
         named = [text.partition("=")[0] for text in self.score_max]
         twice = next((name for name in named if named.count(name) > 1), None)
         if twice is not None:

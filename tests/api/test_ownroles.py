@@ -6,7 +6,9 @@ from agent.api.accounts import HOME, Account, blocks
 from agent.api.accounts import role_objects as objects
 from agent.api.gatewayroles import GATEWAY_HOSTS
 from agent.api.hookroles import ACCOUNTS as OF_HOOKS
+from agent.api.hubroles import HUB
 from agent.api.kinds import CLUSTER_ROLES, SECRETS
+from agent.api.names.hub import REGISTRATION_ROLE, WORK_ROLE
 from agent.api.ownroles import (
     ACCOUNTS,
     AGENT,
@@ -19,7 +21,7 @@ from agent.api.ownroles import (
     WEBHOOK,
     WEBHOOK_SECRET,
 )
-from agent.api.placementroles import AC3_NETWORKS, P2CODE
+from agent.api.placementroles import AC3_NETWORKS, P2CODE, P2CODE_WORKS
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER_ROLE, SOURCE_ROLE
 from webhook.settings import parse
 
@@ -28,7 +30,7 @@ EVERY = pytest.mark.parametrize("account", [*ACCOUNTS, *OF_HOOKS], ids=lambda ac
 
 @EVERY
 def test_no_verb_is_granted_twice_but_to_what_is_switched_on_by_itself(account: Account) -> None:
-    alone = {MOVES, P2CODE, AC3_NETWORKS, LINK_NAMESPACES, SERVE_MCS, GATEWAY_HOSTS}
+    alone = {MOVES, P2CODE, AC3_NETWORKS, LINK_NAMESPACES, SERVE_MCS, GATEWAY_HOSTS, SOURCE, HUB, P2CODE_WORKS}
     for grants in account.grants.values():
         features = defaultdict(list)
         for grant in grants:
@@ -46,10 +48,13 @@ def test_nobody_gets_everything(account: Account) -> None:
             assert not {"escalate", "impersonate", "deletecollection"} & set(rule["verbs"])
 
 
-def test_the_agent_may_hand_on_the_roles_of_sources_and_no_others() -> None:
-    (bind,) = (grant for grant in AGENT.grants[""] if grant.verb == "bind")
-    assert bind.kind is CLUSTER_ROLES
-    assert bind.names == (SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE)
+def test_the_agent_may_hand_on_the_roles_of_sources_and_of_members_and_no_others() -> None:
+    bind = [grant for grant in AGENT.grants[""] if grant.verb == "bind"]
+    assert {grant.kind for grant in bind} == {CLUSTER_ROLES}
+    assert {grant.feature: grant.names for grant in bind} == {
+        SOURCE: (SOURCE_ROLE, *FEATURE_ROLES, CLUSTER_SUMMARY_VIEWER_ROLE),
+        HUB: (REGISTRATION_ROLE, WORK_ROLE),
+    }
 
 
 def test_the_webhook_writes_no_secret_but_its_own() -> None:
@@ -82,7 +87,7 @@ def test_a_role_counts_where_its_process_runs_or_where_it_says() -> None:
 
 
 def test_a_feature_that_is_switched_off_takes_its_verbs_with_it() -> None:
-    (role, *_) = objects(AGENT, "here", without=[SOURCE])
+    (role, *_) = objects(AGENT, "here", without=[SOURCE, HUB])
     resources = {name for rule in role["rules"] for name in rule["resources"]}
     assert not {"sources/status", "clusterroles", "clusterrolebindings"} & resources
     # Their policies count all the same.

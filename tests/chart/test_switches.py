@@ -5,6 +5,7 @@ import pytest
 from agent.api import ownroles, placementroles
 from agent.api.accounts import Account, role_objects
 from agent.api.gatewayroles import GATEWAY_HOSTS, KEEP_GATEWAYS
+from agent.api.hubroles import HUB
 from agent.api.ownroles import AGENT, WEBHOOK
 from tests.chart.helm import NAMESPACE, template
 from tests.chart.test_chart import SCORED, granted, roles_of
@@ -34,6 +35,7 @@ ON = {
     "agent.summaryUsed=true": {ownroles.USED},
     "agent.placement.crds=true": SERVED | {placementroles.PLACEMENT_SCORES, ownroles.ASK_FOR_USERS},
     "agent.placement.mode=serve": SERVED | {placementroles.PLACEMENT_SCORES},
+    "hub.enabled=true": SERVED | {placementroles.PLACEMENT_SCORES, ownroles.ASK_FOR_USERS, HUB},
     "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},

@@ -20,6 +20,8 @@ from agent import __version__
 from agent.api import names, ownroles
 from agent.api.admission import policies as made
 from agent.api.crds import crds, placement_crds
+from agent.api.hubpolicies import ACCEPTANCE
+from agent.api.hubroles import HUB
 from agent.api.kinds import PODS
 from agent.api.ownroles import AGENT
 from agent.api.placementroles import AGENT_GRANTS, SERVE_PLACEMENTS
@@ -419,12 +421,20 @@ def test_placements_that_the_agent_may_not_evaluate_any_more_are_told() -> None:
 
 
 def test_the_right_to_approve_for_a_signer_is_missed_where_certificates_do_not_come() -> None:
-    approve = Rights("x", tuple(grant for grant in AGENT.grants[""] if grant.verb == "approve"))
+    given = (grant for grant in AGENT.grants[""] if grant.verb == "approve" and grant.feature != HUB)
+    approve = Rights("x", tuple(given))
     assert len(approve.missing) == 1
     assert bad(rights.own, view(rights=approve)) == []
     told = {"type": "KubeletServing", "status": "False", "reason": "NoCertificate", "message": "nobody has approved"}
     waits = target(node={"metadata": {"name": "admiralty-default-us"}, "status": {"conditions": [told]}})
     assert "it may not approve signers" in only(rights.own, view(rights=approve, targets=(waits,)))
+
+
+def test_rights_of_a_hub_are_only_missed_in_a_hub() -> None:
+    lacking = Rights("x", tuple(grant for grant in AGENT.grants[""] if grant.feature == HUB))
+    assert bad(rights.own, view(rights=lacking)) == []
+    hub = replace(view(rights=lacking), policies=frozenset([ACCEPTANCE]))
+    assert "which serves: registration of clusters" in only(rights.own, hub)
 
 
 def test_the_roles_of_the_chart_grant_all_and_a_missing_verb_is_found() -> None:

@@ -27,6 +27,7 @@ ELSEWHERE = {
     "soak": "below: its arguments",
     "corpus": "below: its arguments",
     "day": "below: its arguments, and whoever runs this",
+    "hub": "tests/controllers/hub/test_verbs.py, and the value in tests/chart/test_switches.py",
     "volumes": "tests/e2e/test_65_failover.py, by the same requests",
 }
 """Substitutes for blocks that test_on_the_sandbox.py does not run, by mark."""

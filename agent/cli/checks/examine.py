@@ -10,6 +10,7 @@ from agent.cli.checks import (
     endpointless,
     linked,
     lookup,
+    members,
     namespaces,
     rights,
     staying,
@@ -62,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     rights.granted,
     targets.sources,
     clusters.clocks,
+    members.members,
     namespaces.unproxied,  # ... and faults that remain all the same.
     staying.staying,
     namespaces.obstacles,

@@ -16,6 +16,7 @@ from agent.api.kinds import (
     ENDPOINT_SLICES,
     EVENTS,
     GATEWAY_PEERS,
+    MANAGED_CLUSTERS,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
@@ -30,7 +31,7 @@ from agent.api.kinds import (
 )
 from agent.api.ownroles import WEBHOOK_SECRET
 from agent.base.clock import Clock
-from agent.cli.checks import dry_run, staying
+from agent.cli.checks import dry_run, members, staying
 from agent.cli.checks.about import read_cluster
 from agent.cli.checks.access import rights_of
 from agent.cli.checks.endpointless import read as read_endpointless
@@ -43,6 +44,8 @@ from agent.cli.checks.webhook import is_ours
 from agent.cli.fleet.lines import moment
 from agent.cli.fleet.source_queries import read_nodes, read_targets
 from agent.cli.fleet.target_queries import Connections
+from agent.cli.hubs.asked import requests
+from agent.cli.hubs.bootstrap import public_entry
 from agent.cli.options import Failed
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
@@ -95,7 +98,7 @@ class Gatherer:
         peers, calls = await self._ours(GATEWAY_PEERS), GatewayCalls(self._client, self._clock)
         called = await self._attempt("gateways", calls.made(peers))
         return replace(
-            installed,
+            await self._of_hub(installed),
             targets=targets,
             sources=tuple(sources),
             webhook=webhook,
@@ -113,6 +116,16 @@ class Gatherer:
             calls=called or (),
             unread=(*self._unread, *calls.unread),
         )
+
+    async def _of_hub(self, view: View) -> View:
+        """Read what clusters that join need, their requests, and members, if the cluster is a hub."""
+        if not members.is_hub(view):
+            return view
+        entry = await self._attempt("the hub's address", public_entry(self._client))
+        asked = await self._attempt("requests of clusters", requests(self._client))
+        found = await self._ours(MANAGED_CLUSTERS)
+        address = str(entry["server"]) if entry is not None else None
+        return replace(view, members=tuple(found), asked=tuple(asked or ()), hub_address=address)
 
     async def _staying(
         self, targets: tuple[TargetView, ...], namespaces: list[Raw]

@@ -5,6 +5,8 @@ from typing import Any
 
 from agent.api import ownroles
 from agent.api.gatewayroles import GATEWAY_HOSTS, KEEP_GATEWAYS
+from agent.api.hubpolicies import ACCEPTANCE
+from agent.api.hubroles import HUB
 from agent.api.kinds import PLACEMENTS, SIGNERS
 from agent.api.names.ocm import OURS
 from agent.api.placementroles import AGENT_GRANTS, EVALUATE_PLACEMENTS, SERVE_PLACEMENTS
@@ -79,6 +81,8 @@ def _matters(grant: Grant, view: View) -> bool:
         return any((target.manifest.get("spec") or {}).get("self") for target in view.targets)
     if grant.feature == ownroles.SOURCE:
         return bool(view.sources)
+    if grant.feature == HUB:
+        return ACCEPTANCE in (view.policies or ())
     if grant.kind == SIGNERS:
         # Another signer may be configured; certificates that are issued prove it works.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)

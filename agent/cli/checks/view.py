@@ -7,6 +7,7 @@ from typing import Any
 
 from agent.api.conditions import condition_of
 from agent.api.roles import Grant
+from agent.cli.hubs.asked import Asked
 from agent.clusters.health.agent_health import Lease
 from agent.kube.store import Key
 from agent.model.virtualnode import KUBELET_SERVING
@@ -221,5 +222,11 @@ class View:
     """GatewayPeers of this cluster: gateways of other clusters that the local gateways call."""
     calls: tuple[Call, ...] = ()
     """Called gateways: those of the peers, and this cluster's own."""
+    members: tuple[Raw, ...] = ()
+    """ManagedClusters, if this cluster is a hub."""
+    asked: tuple[Asked, ...] = ()
+    """Certificate requests of agents that want to join, if this cluster is a hub."""
+    hub_address: str | None = None
+    """Published address of the hub; None if there is none."""
     unread: tuple[tuple[str, str], ...] = ()
     """Objects that could not be read, each with the reason."""

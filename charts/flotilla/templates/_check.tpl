@@ -41,7 +41,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "ac3-networks" "agent.ac3Networks.enabled" "ac3-namespace" "agent.ac3Networks.namespace" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "p2code-distribution" "agent.p2code.distribution" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-headless" "gateway.headless" "gateway-address" "gateway.addresses"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "ac3-networks" "agent.ac3Networks.enabled" "ac3-namespace" "agent.ac3Networks.namespace" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "p2code-distribution" "agent.p2code.distribution" "hub" "hub.enabled" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-headless" "gateway.headless" "gateway-address" "gateway.addresses"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
@@ -104,6 +104,14 @@
 {{- fail "agent.prometheusScores with agent.placement.mode=off: scores are for Placements, which are not looked at then; set the mode to auto, serve or consume" -}}
 {{- end -}}
 {{- end -}}
+{{- if (include "flotilla.hub" . | fromYaml).enabled -}}
+{{- if not (has $placement.mode (list "auto" "serve")) -}}
+{{- fail (printf "hub.enabled=true with agent.placement.mode=%s: a hub has the ManagedClusters, which another controller has then; set the mode to auto or serve" $placement.mode) -}}
+{{- end -}}
+{{- if not $values.admissionPolicies.enabled -}}
+{{- fail "hub.enabled=true with admissionPolicies.enabled=false: a policy alone keeps clusters from accepting themselves; set admissionPolicies.enabled=true" -}}
+{{- end -}}
+{{- end -}}
 {{- $p2code := include "flotilla.p2code" . | fromYaml -}}
 {{- if and $p2code.enabled (eq $placement.mode "off") -}}
 {{- fail "agent.p2code.enabled=true with agent.placement.mode=off: a cluster is chosen for each bundle by a Placement, which are not looked at then; set the mode to auto, serve or consume" -}}
@@ -126,8 +134,10 @@
 {{- /* 3. What is in the cluster already. (helm template and a client-side dry run look at no cluster.) */ -}}
 {{- $mine := printf "%s/%s" .Release.Namespace .Release.Name -}}
 {{- $theirs := dict -}}
-{{- range $path, $_ := .Files.Glob "files/placement-crds/*.yaml" -}}
+{{- range $path, $_ := .Files.Glob "files/*-crds/*.yaml" -}}
+{{- if or (contains "/placement-crds/" $path) (and (contains "/hub-crds/" $path) (include "flotilla.hub" $ | fromYaml).enabled) -}}
 {{- $_ := set $theirs (get ($.Files.Get $path | fromYaml).metadata "name") true -}}
+{{- end -}}
 {{- end -}}
 {{- range (lookup "rbac.authorization.k8s.io/v1" "ClusterRole" "" "").items -}}
 {{- if eq .metadata.name "multicluster-scheduler-source" -}}

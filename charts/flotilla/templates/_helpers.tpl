@@ -114,7 +114,7 @@ imagePullSecrets:
 {{- $mode := ternary $given.mode "auto" (hasKey $given "mode") | toString -}}
 {{- $mode = ternary "off" $mode (eq $mode "false") -}}
 {{- $usage := ternary $given.usageScores "auto" (hasKey $given "usageScores") | toString -}}
-{{- $crds := default false $given.crds -}}
+{{- $crds := or (default false $given.crds) (include "flotilla.hub" . | fromYaml).enabled -}}
 {{- $serves := or (eq $mode "serve") (and (eq $mode "auto") $crds) -}}
 {{- $asked := default (list) $agent.prometheusScores -}}
 mode: {{ $mode | quote }}
@@ -125,6 +125,11 @@ evaluates: {{ or $serves (default false $given.evaluate) }}
 scores: {{ or (eq $usage "true") (and (eq $usage "auto") $serves) (not (empty $asked)) }}
 scoreMax: {{ default (dict) $given.scoreMax | toJson }}
 prometheus: {{ $asked | toJson | quote }}
+{{- end -}}
+
+{{- /* Registration of other clusters; values of an earlier chart have none of it. */ -}}
+{{- define "flotilla.hub" -}}
+enabled: {{ default false (default (dict) .Values.hub).enabled }}
 {{- end -}}
 
 {{- /* Whole applications of P2CODE; values of an earlier chart have none of it. */ -}}

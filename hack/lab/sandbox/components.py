@@ -115,6 +115,7 @@ def _apiserver(context: Context) -> list[str]:
         f"--service-account-signing-key-file={context.pki('sa.key')}",
         f"--service-account-issuer={_ISSUER}",
         "--authorization-mode=Node,RBAC",
+        "--enable-bootstrap-token-auth=true",
         "--allow-privileged=true",
         "--max-requests-inflight=1000",
         "--max-mutating-requests-inflight=500",

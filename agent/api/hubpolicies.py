@@ -1,0 +1,154 @@
+"""Policies of a hub (ValidatingAdmissionPolicy, CEL): who accepts clusters, and what a bootstrap token may register.
+
+API servers evaluate them without requests to a webhook, so that members can register while it is down.
+"""
+
+from typing import Any
+
+from agent.api import cel
+from agent.api.kinds import CERTIFICATE_REQUESTS, CLUSTER_ROLES, MANAGED_CLUSTERS, POLICIES, POLICY_BINDINGS, Kind
+from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, PREFIX, REGISTER_GROUP, token_group
+from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
+
+Raw = dict[str, Any]
+
+ACCEPTANCE = "multicluster-scheduler-hub-acceptance"
+TOKENS = "multicluster-scheduler-hub-tokens"
+ROLES = "multicluster-scheduler-hub-roles"
+
+_USER = "'user \"' + request.userInfo.username + '\"'"
+_MAY_ACCEPT = (
+    f"authorizer.group('{REGISTER_GROUP}').resource('managedclusters').subresource('accept')"
+    ".name(object.metadata.name).check('update').allowed()"
+)
+_NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
+_NAMED = f"request.userInfo.groups.filter(g, g.startsWith('{BOOTSTRAP_GROUP}:'))"
+"""CEL: groups of the user that each stand for the name of one cluster."""
+
+
+def objects(agent: str) -> list[Raw]:
+    """Return all policies and their bindings.
+
+    :param agent: name of the agent's user
+    """
+    specs = {ACCEPTANCE: _acceptance(), TOKENS: _tokens(), ROLES: _roles(agent)}
+    return [obj for name, spec in specs.items() for obj in _bound(name, spec)]
+
+
+def _acceptance() -> Raw:
+    """Return the policy about ManagedClusters: acceptance takes a right, and names and addresses are checked."""
+    configs = "object.spec.managedClusterClientConfigs"
+    given = f"!has(object.spec) || !has({configs})"
+    return {
+        **_about(MANAGED_CLUSTERS, ["CREATE", "UPDATE"], {}),
+        "variables": [
+            _variable("accepts", _accepts("object")),
+            _variable("accepted", f"oldObject != null && {_accepts('oldObject')}"),
+            _variable("oursAfter", _is_ours("object")),
+            _variable("oursBefore", f"oldObject != null && {_is_ours('oldObject')}"),
+        ],
+        "validations": [
+            _refuse(
+                f"!variables.accepts || variables.accepted || {_MAY_ACCEPT}",
+                f"{_USER} + ' cannot update the HubAcceptsClient field'",
+            ),
+            _refuse(
+                f"variables.oursBefore == variables.oursAfter || {_MAY_ACCEPT}",
+                f"{_USER} + ' cannot change the label {OURS}: it marks the ManagedClusters of Targets'",
+            ),
+            _refuse(
+                f"{given} || {configs}.all(c, c.url.startsWith('https://'))",
+                f"'url \"' + {configs}.filter(c, !c.url.startsWith('https://'))[0].url"
+                " + '\" is invalid in client configs'",
+            ),
+            _refuse(
+                f"oldObject != null || object.metadata.name.matches('{_NAME}')",
+                "'metadata.name: \"' + object.metadata.name + '\" is no name of a namespace, and the cluster gets one:"
+                " use at most 63 lower-case letters, digits and dashes'",
+            ),
+        ],
+    }
+
+
+def _tokens() -> Raw:
+    """Return the policy that a bootstrap token for one name registers no other."""
+    labels, label = "object.metadata.labels", LABEL_CLUSTER_NAME
+    own = token_group("")
+    requests = cel.rule(CERTIFICATE_REQUESTS.group, ["CREATE"], [CERTIFICATE_REQUESTS.plural])
+    clusters = cel.rule(MANAGED_CLUSTERS.group, ["CREATE"], [MANAGED_CLUSTERS.plural])
+    is_cluster = f"request.resource.resource == '{MANAGED_CLUSTERS.plural}'"
+    name = f"{is_cluster} ? object.metadata.name : has({labels}) && '{label}' in {labels} ? {labels}['{label}'] : ''"
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [clusters, requests]},
+        "matchConditions": [{"name": "is-for-one-name", "expression": f"{_NAMED}.size() > 0"}],
+        "variables": [_variable("cluster", name)],
+        "validations": [
+            _refuse(
+                f"{_NAMED}.all(g, g == '{own}' + variables.cluster)",
+                "'this token does not register \"' + variables.cluster + '\": ask the administrator of the hub"
+                " for one with that name (flotilla hub token)'",
+            ),
+            _refuse(
+                f"{is_cluster} || object.spec.signerName == '{CLIENT_SIGNER}'",
+                f"'this bootstrap token asks for certificates of signer {CLIENT_SIGNER} only'",
+            ),
+        ],
+    }
+
+
+def _roles(agent: str) -> Raw:
+    """Return the policy that the agent writes only the ClusterRoles of members."""
+    labels, label = "metadata.labels", LABEL_CLUSTER_NAME
+    ours = " && ".join(
+        f"({obj} == null || has({obj}.{labels}) && '{label}' in {obj}.{labels}"
+        f" && {obj}.metadata.name == '{PREFIX}managedcluster:' + {obj}.{labels}['{label}'])"
+        for obj in ("oldObject", "object")
+    )
+    return {
+        **_about(CLUSTER_ROLES, ["CREATE", "UPDATE", "DELETE"], {"is-the-agent": _is_user(agent)}),
+        "validations": [
+            _refuse(
+                ours,
+                "'ClusterRole ' + request.name + ': the agent of Flotilla writes only those of members, which are named"
+                f" {PREFIX}managedcluster:CLUSTER and labelled {label}=CLUSTER: leave the others to administrators'",
+            )
+        ],
+    }
+
+
+def _accepts(obj: str) -> str:
+    return f"has({obj}.spec) && has({obj}.spec.hubAcceptsClient) && {obj}.spec.hubAcceptsClient"
+
+
+def _is_ours(obj: str) -> str:
+    return f"has({obj}.metadata.labels) && '{OURS}' in {obj}.metadata.labels"
+
+
+def _is_user(name: str) -> str:
+    return f"request.userInfo.username == '{name}'"
+
+
+def _about(kind: Kind, operations: list[str], conditions: dict[str, str]) -> Raw:
+    matched = [{"name": name, "expression": expression} for name, expression in conditions.items()]
+    return {
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [cel.rule(kind.group, operations, [kind.plural])]},
+        **({"matchConditions": matched} if matched else {}),
+    }
+
+
+def _variable(name: str, expression: str) -> Raw:
+    return {"name": name, "expression": expression}
+
+
+def _refuse(unless: str, message: str) -> Raw:
+    return {"expression": unless, "messageExpression": message, "reason": "Forbidden"}
+
+
+def _bound(name: str, spec: Raw) -> list[Raw]:
+    binding = {"policyName": name, "validationActions": ["Deny"]}
+    return [
+        {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": content}
+        for kind, content in ((POLICIES, spec), (POLICY_BINDINGS, binding))
+    ]

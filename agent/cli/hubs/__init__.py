@@ -1,0 +1,1 @@
+"""Hub of other clusters: its bootstrap, requests and members."""

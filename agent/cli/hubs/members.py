@@ -1,0 +1,178 @@
+"""Members of a hub: their requests, acceptance, rejection and removal, as a person decides them."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from agent.api.conditions import condition_of, is_true
+from agent.api.kinds import CERTIFICATE_REQUESTS, MANAGED_CLUSTERS, NAMESPACES
+from agent.api.names.hub import ABANDON, ACCEPTED, DELETING, JOINED, MEMBER_USER
+from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
+from agent.base.clock import SystemClock
+from agent.cli.hubs.asked import Asked, chosen, requests
+from agent.cli.options import Failed
+from agent.hub.approval import decided
+from agent.hub.identities import is_pending
+from agent.kube.client import Client
+from agent.kube.errors import AlreadyExists, Conflict, NotFound
+
+Raw = dict[str, Any]
+Say = Callable[[str], None]
+
+_LOOK_SECONDS = 0.5
+
+
+class Members:
+    """Verbs about members. `say` reports what they wait for, once for each reason."""
+
+    def __init__(self, client: Client, seconds: float, say: Say) -> None:
+        """:param seconds: timeout of each wait"""
+        self._client = client
+        self._seconds = seconds
+        self._say = say
+
+    async def accept(self, name: str, key: str, *, replace: bool) -> Asked:
+        """Accept a cluster and approve one request of its agent, which alone has the rights from then on.
+
+        Raises Failed, KubeError.
+        """
+        waits = f"waiting for a certificate request of {name}: see that its agent runs and reaches this hub"
+        asked: Asked = await self._until(lambda: self._request(name, key), waits)
+        cluster = await self._cluster(name)
+        if cluster is not None and OURS in (cluster["metadata"].get("labels") or {}):
+            raise Failed(f"ManagedCluster {name} belongs to a Target of this cluster: let it join by another name")
+        if cluster is not None and self._has_joined(cluster) and not (key or replace):
+            raise Failed(
+                f"{name} has joined already: if its agent has lost its certificate, --key {asked.key}; if another"
+                " cluster replaces it, --replace, which deletes the former member with its works first"
+            )
+        labels: Raw = {}
+        if replace and cluster is not None:
+            if await self._user(name) == asked.user:
+                raise Failed(f"the new agent has the same ID as the former, {asked.user}: have it take another one")
+            labels = cluster["metadata"].get("labels") or {}
+            await self.remove(name)
+            cluster = None
+        await self._pin(name, asked.user)
+        await self._admit(name, cluster, labels)
+        await self._until(lambda: self._accepted(name), f"waiting for the hub's agent to accept {name} (agent --hub)")
+        await self._decide(asked.name, "Approved", "FlotillaAccept", "accepted by flotilla hub accept")
+        return asked
+
+    async def reject(self, name: str, key: str) -> list[str]:
+        """Deny the waiting requests of a cluster, or the one with a key, and the cluster. Return what was done."""
+        done = []
+        for each in await requests(self._client, name):
+            if each.state in ("approved", "denied", "failed") or not each.key.startswith(key):
+                continue
+            await self._decide(each.name, "Denied", "FlotillaReject", "rejected by flotilla hub reject")
+            done.append(f"request {each.name} of {each.requester} is denied")
+        cluster = await self._cluster(name)
+        if cluster is not None and not key and (cluster.get("spec") or {}).get("hubAcceptsClient"):
+            await self._client.patch(MANAGED_CLUSTERS, name, {"spec": {"hubAcceptsClient": False}})
+            done.append(f"{name} is no longer accepted: its agent keeps its works until none is left")
+        if not done:
+            raise Failed(f"nothing to reject: {name} has no waiting request" + ("" if key else " and is not accepted"))
+        return done
+
+    async def remove(self, name: str, *, abandon: bool = False) -> None:
+        """Delete a member, and wait until its agent has cleaned up. Raises Failed, KubeError."""
+        cluster = await self._cluster(name)
+        if cluster is None:
+            raise Failed(f"there is no ManagedCluster {name}")
+        if OURS in (cluster["metadata"].get("labels") or {}):
+            raise Failed(f"ManagedCluster {name} belongs to a Target: flotilla leave")
+        if abandon:
+            body = {"metadata": {"annotations": {ABANDON: "true"}}}
+            await self._client.patch(MANAGED_CLUSTERS, name, body)
+        try:
+            await self._client.delete(MANAGED_CLUSTERS, name, uid=cluster["metadata"]["uid"])
+        except (NotFound, Conflict):
+            return
+        await self._until(lambda: self._is_gone(name, cluster["metadata"]["uid"]), f"waiting until {name} is gone")
+
+    async def _request(self, name: str, key: str) -> Asked | None:
+        return chosen(await requests(self._client, name), name, key)
+
+    async def _cluster(self, name: str) -> Raw | None:
+        try:
+            return await self._client.get(MANAGED_CLUSTERS, name)
+        except NotFound:
+            return None
+
+    @staticmethod
+    def _has_joined(cluster: Raw) -> bool:
+        conditions = (cluster.get("status") or {}).get("conditions")
+        return is_true(conditions, ACCEPTED) and is_true(conditions, JOINED)
+
+    async def _user(self, name: str) -> str:
+        """Return the user that has the rights of a member; empty if its groups have them."""
+        try:
+            found = await self._client.get(NAMESPACES, name)
+        except NotFound:
+            return ""
+        return str((found["metadata"].get("annotations") or {}).get(MEMBER_USER) or "")
+
+    async def _pin(self, name: str, user: str) -> None:
+        """Give the rights of a member to one user alone. Raises Failed, KubeError."""
+        metadata = {"name": name, "labels": {LABEL_CLUSTER_NAME: name}, "annotations": {MEMBER_USER: user}}
+        try:
+            await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
+            return
+        except AlreadyExists:
+            there = await self._client.get(NAMESPACES, name)
+        if (there["metadata"].get("labels") or {}).get(LABEL_CLUSTER_NAME) != name:
+            raise Failed(
+                f"namespace {name} exists and is not for this cluster, whose agent would get rights in it: if it may,"
+                f" kubectl label namespace {name} {LABEL_CLUSTER_NAME}={name}"
+            )
+        await self._client.patch(NAMESPACES, name, {"metadata": {"annotations": {MEMBER_USER: user}}})
+
+    async def _admit(self, name: str, cluster: Raw | None, labels: Raw) -> None:
+        spec = {"hubAcceptsClient": True}
+        if cluster is not None:
+            await self._client.patch(MANAGED_CLUSTERS, name, {"spec": spec})
+            return
+        head = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.name}
+        try:
+            await self._client.create(
+                MANAGED_CLUSTERS, {**head, "metadata": {"name": name, "labels": labels}, "spec": spec}
+            )
+        except AlreadyExists:
+            await self._client.patch(MANAGED_CLUSTERS, name, {"spec": spec})
+
+    async def _accepted(self, name: str) -> bool:
+        cluster = await self._cluster(name)
+        told = condition_of(cluster or {}, ACCEPTED) or {}
+        if told.get("reason") == "Error":
+            self._say(f"{name} is not accepted yet: {told['message']}")
+        return bool(told.get("status") == "True")
+
+    async def _is_gone(self, name: str, uid: str) -> bool:
+        cluster = await self._cluster(name)
+        if cluster is None or cluster["metadata"]["uid"] != uid:
+            return True
+        told = condition_of(cluster, DELETING)
+        if told is not None and told["status"] == "False":
+            self._say(f"{name} is not gone yet: {told['message']}")
+        return False
+
+    async def _decide(self, request: str, type: str, reason: str, message: str) -> None:
+        found = await self._client.get(CERTIFICATE_REQUESTS, request)
+        if is_pending(found):
+            body = decided(found, type, reason, message, SystemClock().now())
+            await self._client.update(CERTIFICATE_REQUESTS, body, sub="approval")
+
+    async def _until(self, probe: Callable[[], Awaitable[Any]], waits: str) -> Any:
+        """Return the result of a probe once it is true. Raises Failed after the timeout."""
+        end, told = time.monotonic() + self._seconds, False
+        while True:
+            if found := await probe():
+                return found
+            if time.monotonic() >= end:
+                raise Failed(f"not within {self._seconds:g} s: {waits}")
+            if not told:
+                self._say(waits)
+                told = True
+            await asyncio.sleep(_LOOK_SECONDS)

@@ -1,0 +1,143 @@
+"""Heartbeats of members: by their leases, set conditions and taints of ManagedClusters.
+
+Watches  the leases of members, ManagedClusters.
+Writes   a member's first Lease; conditions about availability and clock, and taints, of ManagedClusters; the condition
+         Available of a silent member's addons; Events in the namespace of the member.
+Absent target: a member that has missed five renewals becomes Unknown and gets the unreachable taint, until its agent
+renews again. Renewals count when they are received, so that a wrong clock of a member harms nothing.
+"""
+
+import time
+from typing import Any
+
+import msgspec
+
+from agent.api.conditions import find_condition, is_true, set_condition
+from agent.api.kinds import LEASES, MANAGED_CLUSTER_ADDONS, MANAGED_CLUSTERS
+from agent.api.names.hub import ACCEPTED, LEASE
+from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_NAME, OURS
+from agent.base.clock import micro_stamp
+from agent.clusters.deps import Deps
+from agent.hub import health
+from agent.kube.errors import NotFound
+from agent.kube.store import Object
+from agent.runtime.controller import Controller
+
+Raw = dict[str, Any]
+
+_OF_ADDONS = "Available"
+"""Condition of a ManagedClusterAddOn."""
+
+
+class HeartbeatController(Controller[str]):
+    """Controller with names of clusters as keys."""
+
+    name = "hubheartbeats"
+
+    def __init__(self, deps: Deps) -> None:
+        super().__init__()
+        self._deps = deps
+        self._client = deps.local.client
+        self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
+        self._leases = deps.local.informer(LEASES, fields=f"metadata.name={LEASE}")
+        self._received: dict[str, float] = {}
+        """Time of the last renewal of each member, by the monotonic clock."""
+        self._news: set[str] = set()
+        """Members with a renewal that has not been judged yet."""
+        self._leases.subscribe(self._renewed)
+        self.watch(self._leases, lambda lease: [lease.namespace])
+        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), lambda: None)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Judge one member. Return the seconds until it is lost."""
+        clusters = self._clusters.store
+        if self._deps.placement.mode != "serve" or clusters is None:
+            return None
+        obj = clusters.get(("", key))
+        if obj is None or OURS in obj.labels:
+            return None
+        cluster, lease = obj.decode(), self._lease(key)
+        if health.is_known(cluster):
+            if lease is None and not obj.deleting and is_true(cluster["status"]["conditions"], ACCEPTED):
+                await self._create(key)
+            cluster = await self._say(cluster, lease)
+        await self._taint(cluster)
+        if lease is not None and lease.is_new:
+            self._news.discard(key)
+        wait = health.left(cluster, lease) if lease is not None else 0.0
+        return wait if wait > 0 else None
+
+    async def _create(self, name: str) -> None:
+        metadata = {"name": LEASE, "namespace": name, "labels": {LABEL_CLUSTER_NAME: name}}
+        spec = {"holderIdentity": LEASE, "renewTime": micro_stamp(self._deps.server_now)}
+        head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}
+        self._leases.absorb(await self._client.create_raw(LEASES, {**head, "metadata": metadata, "spec": spec}))
+
+    async def _say(self, cluster: Raw, lease: health.Lease | None) -> Raw:
+        old = cluster["status"]["conditions"]
+        new = health.conditions(cluster, lease, self._deps.server_now)
+        if old == new:
+            return cluster
+        lost = (
+            find_condition(new, CONDITION_AVAILABLE) != find_condition(old, CONDITION_AVAILABLE)
+            and (find_condition(new, CONDITION_AVAILABLE) or {}).get("status") == "Unknown"
+        )
+        if lost:
+            # First, so that an agent which ends here is followed by one that does it again.
+            await self._say_of_addons(cluster["metadata"]["name"])
+        patched = await self._patch(cluster, {"status": {"conditions": new}}, sub="status")
+        if lost:
+            metadata = {**cluster["metadata"], "namespace": cluster["metadata"]["name"]}
+            self._deps.recorder.event({**cluster, "metadata": metadata}, "Warning", "AvailableUnknown", health.LOST[2])
+        return patched
+
+    async def _say_of_addons(self, namespace: str) -> None:
+        """Set Available of all addons of a silent member to Unknown, too."""
+        try:
+            addons = await self._client.list(MANAGED_CLUSTER_ADDONS, namespace)
+        except NotFound:
+            return
+        for each in addons:
+            old = (each.get("status") or {}).get("conditions")
+            new = set_condition(old, _OF_ADDONS, *health.LOST, self._deps.server_now)
+            guard = {"resourceVersion": each["metadata"]["resourceVersion"]}
+            body = {"metadata": guard, "status": {"conditions": new}}
+            await self._client.patch_raw(
+                MANAGED_CLUSTER_ADDONS, each["metadata"]["name"], body, namespace, sub="status"
+            )
+
+    async def _taint(self, cluster: Raw) -> None:
+        wanted = health.taints(cluster, self._deps.server_now)
+        if wanted != ((cluster.get("spec") or {}).get("taints") or []):
+            await self._patch(cluster, {"spec": {"taints": wanted or None}})
+
+    async def _patch(self, cluster: Raw, body: Raw, sub: str | None = None) -> Raw:
+        guard = {"metadata": {"resourceVersion": cluster["metadata"]["resourceVersion"]}}
+        raw = await self._client.patch_raw(MANAGED_CLUSTERS, cluster["metadata"]["name"], body | guard, sub=sub)
+        self._clusters.absorb(raw)
+        found: Raw = msgspec.json.decode(raw)
+        return found
+
+    def _lease(self, name: str) -> health.Lease | None:
+        obj = self._leases.store.get((name, LEASE))
+        if obj is None or name not in self._received:
+            return None
+        return health.read(obj.decode(), time.monotonic() - self._received[name], is_new=name in self._news)
+
+    def _renewed(self, old: Object | None, new: Object | None) -> None:
+        """Record when a renewal was received. The first sight of a lease proves nothing about its agent."""
+        for obj in (old, new):
+            if obj is not None and new is None:
+                self._received.pop(obj.namespace, None)
+                self._news.discard(obj.namespace)
+        if new is None or (old is not None and old.raw == new.raw):
+            return
+        name, received = new.namespace, time.monotonic()
+        if old is None:
+            read = health.read(new.decode(), 0.0, is_new=False)
+            age = (self._deps.server_now - read.renewed).total_seconds() if read is not None else 0.0
+            # A time in the future is another clock's.
+            received -= max(0.0, age)
+        else:
+            self._news.add(name)
+        self._received[name] = received
