@@ -6,8 +6,9 @@ from typing import Any, Literal
 
 from agent.api.hubroles import bound, group, member_rules, user
 from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, ROLE_BINDINGS, Kind
-from agent.api.names.hub import FINALIZER_WORKS, REGISTRATION_ROLE, WORK_ROLE, member_groups, member_role
+from agent.api.names.hub import REGISTRATION_ROLE, WORK_ROLE, member_groups, member_role
 from agent.api.names.ocm import LABEL_CLUSTER_NAME
+from agent.api.names.works import WORK_FINALIZER
 
 Raw = dict[str, Any]
 Place = tuple[Kind, str, str]
@@ -78,9 +79,9 @@ def _steps(place: Place, want: Raw | None, have: Raw | None, *, works: bool) -> 
     if have["metadata"].get("deletionTimestamp"):
         # A new one can only be created once this one is gone.
         held = have["metadata"].get("finalizers") or []
-        if FINALIZER_WORKS not in held or (works and want is None):
+        if WORK_FINALIZER not in held or (works and want is None):
             return []
-        rest = [each for each in held if each != FINALIZER_WORKS]
+        rest = [each for each in held if each != WORK_FINALIZER]
         return [Step("patch", place, {"metadata": {"uid": uid, "finalizers": rest or None}})]
     if want is None:
         return [Step("delete", place, uid=uid)]
@@ -104,5 +105,5 @@ def _manifest(place: Place, cluster: str, fields: Raw) -> Raw:
     if namespace:
         metadata["namespace"] = namespace
     if place == works_binding(cluster):
-        metadata["finalizers"] = [FINALIZER_WORKS]
+        metadata["finalizers"] = [WORK_FINALIZER]
     return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": metadata, **fields}

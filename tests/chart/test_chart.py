@@ -17,8 +17,10 @@ from agent.api.accountpolicies import OWN, OWN_ACCOUNTS
 from agent.api.accounts import Account, role_objects
 from agent.api.admission import policies
 from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
+from agent.api.crds.addons import hub_crds
 from agent.api.gatewayroles import GATEWAY, GATEWAY_HOSTS, KEEP_GATEWAYS
 from agent.api.hookroles import UNINSTALL
+from agent.api.hubroles import hub_objects
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import (
     AGENT,
@@ -414,6 +416,25 @@ def test_the_crd_of_p2code_comes_for_those_who_ask_and_always_stays() -> None:
     assert webhooks("agent.p2code.enabled=true")[-1] == "applications"
 
 
+def test_a_hub_comes_with_its_kinds_roles_and_policies_for_those_who_ask() -> None:
+    objects = template("hub.enabled=true", "crds.keep=false")
+    for wanted in (*hub_crds(), *placement_crds()):
+        found = of(objects, "CustomResourceDefinition", wanted["metadata"]["name"])
+        assert found["spec"] == wanted["spec"]
+        assert found["metadata"]["annotations"] == {"helm.sh/resource-policy": "keep"}
+    for wanted in hub_objects(f"system:serviceaccount:{NAMESPACE}:flotilla-agent"):
+        found = of(objects, wanted["kind"], wanted["metadata"]["name"])
+        fields = ("rules", "roleRef", "subjects", "spec")
+        assert {field: found.get(field) for field in fields} == {field: wanted.get(field) for field in fields}
+        assert found["metadata"].get("namespace") == wanted["metadata"].get("namespace")
+    arguments = dict(pods(objects))["flotilla-agent"]["spec"]["containers"][0]["args"]
+    assert "--hub" in arguments
+    without = str(at_work(template()))
+    assert "--hub" not in without
+    assert "open-cluster-management:" not in without
+    assert {"bind-sets", "join-sets"} <= set(webhooks("hub.enabled=true"))
+
+
 def test_the_crd_of_ac3_comes_for_those_who_ask_for_links_and_always_stays() -> None:
     (wanted,) = ac3_crds()
     on = "agent.ac3Networks.enabled=true"
@@ -770,6 +791,9 @@ SCORED = ",".join(
         (("crds.install=false", "crds.keep=false"), "crds.keep=false with crds.install=false"),
         (("agent.settings.placement=serve",), "agent.settings.placement: use agent.placement.mode"),
         (("webhook.settings.placements=true",), "webhook.settings.placements: use agent.placement.crds"),
+        (("hub.enabled=true", "agent.placement.mode=consume"), "hub.enabled=true with agent.placement.mode=consume"),
+        (("hub.enabled=true", "admissionPolicies.enabled=false"), "a policy alone keeps clusters from accepting"),
+        (("agent.settings.hub=true",), "agent.settings.hub: use hub.enabled"),
         (
             ("agent.placement.mode=off", "agent.placement.usageScores=true"),
             "agent.placement.usageScores=true with agent.placement.mode=off",

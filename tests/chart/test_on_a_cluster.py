@@ -11,7 +11,9 @@ import pytest
 import pytest_asyncio
 
 from agent.api import names
-from agent.api.crds import ac3_crds
+from agent.api.crds import ac3_crds, placement_crds
+from agent.api.crds.addons import hub_crds
+from agent.api.hubroles import hub_objects, kind_of
 from agent.api.kinds import (
     CLUSTER_ROLES,
     CRDS,
@@ -121,6 +123,24 @@ async def test_installed_upgraded_and_uninstalled_it_leaves_the_crds_and_nothing
     await call(cluster, "install", "flotilla", *FLAGS, "--set", "crds.keep=false")
     await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
     assert not [crd for crd in await client.list(CRDS) if crd["spec"]["group"] == TARGETS.group]
+
+
+async def test_a_hub_is_switched_on_and_off(cluster: Cluster, client: Client) -> None:
+    asked = ("--set", "agent.replicas=1,webhook.replicas=1,crds.keep=false", "--set")
+    await call(cluster, "install", "flotilla", *FLAGS, *asked, "hub.enabled=false")
+    objects = [obj for obj in hub_objects("") if kind_of(obj) is not NAMESPACES]
+    try:
+        await call(cluster, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "hub.enabled=true")
+        for obj in objects:
+            await client.get(kind_of(obj), obj["metadata"]["name"], obj["metadata"].get("namespace"))
+        await call(cluster, "upgrade", "flotilla", *FLAGS, "--reuse-values", "--set", "hub.enabled=false")
+        for obj in objects:
+            metadata = obj["metadata"]
+            await gone(functools.partial(client.get, kind_of(obj), metadata["name"], metadata.get("namespace")))
+    finally:
+        await call(cluster, "uninstall", "flotilla", "-n", NAMESPACE, "--wait")
+        for crd in (*placement_crds(), *hub_crds()):
+            await client.delete(CRDS, crd["metadata"]["name"])
 
 
 async def test_the_webhooks_certificate_outlives_upgrades_whoever_created_its_secret(

@@ -22,6 +22,7 @@ from agent.api.kinds import (
     CERTIFICATE_REQUESTS,
     CLUSTER_MANAGEMENT_ADDONS,
     EVENTS,
+    LEASES,
     MANAGED_CLUSTER_ADDONS,
     MANAGED_CLUSTERS,
     SECRETS,
@@ -39,7 +40,7 @@ from tests import manifestworks, ocm
 from tests.background import background
 from tests.controllers.starting import running
 from tests.controllers.target_links import kubeconfig
-from tests.registrationagent import RegistrationAgent
+from tests.registrationagent import LEASE, RegistrationAgent
 from tests.waiting import defined, until
 
 Raw = dict[str, Any]
@@ -138,9 +139,16 @@ class Hub:
 
     @contextlib.asynccontextmanager
     async def serving(self, agent: RegistrationAgent) -> AsyncIterator[None]:
-        """Run an agent that has joined."""
+        """Run an agent that has joined; the block begins when it has reported its state and renewed its lease."""
+        before = (await until(lambda: self.client.get(LEASES, LEASE, agent.cluster)))["metadata"]["resourceVersion"]
+
+        async def renewed() -> bool:
+            lease = await self.client.get(LEASES, LEASE, agent.cluster)
+            return bool(lease["metadata"]["resourceVersion"] != before)
+
         async with background(agent.serve()):
             await self.condition(agent.cluster, AVAILABLE, "True")
+            await until(renewed)
             yield
 
 

@@ -16,7 +16,7 @@ from tests.waiting import gone, until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.full("Repeats two promises once for each write.")]
 
-LONGEST = 12
+LONGEST = 20
 """Number of writes that no acceptance or deletion needs."""
 
 
