@@ -44,6 +44,13 @@ def test_every_page_is_in_the_index() -> None:
     assert {page for page in pages if f"({page})" not in index} == {"README.md"}
 
 
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*/*.md")), ids=lambda page: page.stem)
+def test_the_first_paragraph_names_its_readers(page: Path) -> None:
+    title, paragraph, *_ = page.read_text().split("\n\n")
+    assert title.startswith("# ")
+    assert paragraph.startswith("For ")
+
+
 def test_tables_that_the_code_says_already_are_up_to_date() -> None:
     done = subprocess.run([sys.executable, "hack/docs", "--check"], cwd=REPOSITORY, capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (0, "")
