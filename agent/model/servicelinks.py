@@ -1,6 +1,6 @@
 """ServiceLinks: the default one of a shared Service, their validation, and the state of a pair of clusters. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +9,15 @@ import msgspec
 from agent.api import names
 from agent.api.conditions import Status, condition_of
 from agent.api.kinds import SERVICE_LINKS, SERVICES
+from agent.api.names.links import external
 from agent.model.servicerule import Firsts, misread, named_driver, namespace_of, no_driver, overruled, service_of
 
 Raw = dict[str, Any]
 
 ACCEPTED, PROGRAMMED, CONNECTED, READY = "Accepted", "Programmed", "Connected", "Ready"
+_EFFECTIVE = {"local": (names.ENDPOINT_SLICES_DRIVER, "gateway", "cilium"), "remote": ("cilium",)}
+"""Drivers that support an affinity. kube-proxy prefers no ready endpoint to another one, and Kubernetes' own
+EndpointSlices have the local ones: so no driver of EndpointSlices can prefer remote ones."""
 UNVERIFIED = "Unverified"
 NO_ENDPOINTS = "NoEndpoints"
 AWAY = "TargetUnreachable"
@@ -140,6 +144,15 @@ class Pair(msgspec.Struct, frozen=True):
     def finding(self) -> Finding:
         """The first aspect that is not True, else the last one."""
         return self.programmed if self.programmed.status != "True" else self.connected
+
+
+def without_effect(affinity: str, drivers: Collection[str]) -> str:
+    """Return which of these drivers an affinity has no effect with, and the remedy; empty if it has with all."""
+    found = sorted({each for each in drivers if each and each not in _EFFECTIVE.get(affinity, (each,))})
+    if not found or any(map(external, found)):
+        return ""
+    supporting = ", ".join(_EFFECTIVE[affinity])
+    return f"affinity {affinity} has no effect with the driver {', '.join(found)} (it has with {supporting}): remove it"
 
 
 def said_by(name: str, link: Mapping[str, Any]) -> tuple[Finding, Finding]:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.model.servicelinks import accepted, is_untouched, made_for, said_by
+from agent.model.servicelinks import accepted, is_untouched, made_for, said_by, without_effect
 from agent.model.servicerule import firsts
 
 SERVICE: Any = {
@@ -128,3 +128,31 @@ def test_another_controller_is_believed_about_the_generation_that_is(
     assert [(each.status, each.reason) for each in found] == [programmed, connected]
     others = said_by("vendor", {**link(), "status": {"conditions": conditions}})
     assert "vendor/Programmed" in others[0].message
+
+
+@pytest.mark.parametrize(
+    ("affinity", "drivers", "told"),
+    [
+        (
+            "remote",
+            ("gateway", "endpointslices"),
+            "affinity remote has no effect with the driver endpointslices, gateway",
+        ),
+        ("remote", ("cilium", ""), ""),
+        ("remote", ("external/sdwan",), ""),
+        ("local", ("gateway",), ""),
+        (
+            "local",
+            ("mcs",),
+            "affinity local has no effect with the driver mcs (it has with endpointslices, gateway, cilium)",
+        ),
+        ("none", ("mcs",), ""),
+        ("", ("mcs",), ""),
+    ],
+)
+def test_an_affinity_that_a_driver_does_not_support_is_named(
+    affinity: str, drivers: tuple[str, ...], told: str
+) -> None:
+    found = without_effect(affinity, drivers)
+    assert found.startswith(told)
+    assert bool(found) == bool(told)

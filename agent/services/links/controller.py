@@ -10,6 +10,7 @@ links.
 
 import contextlib
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -30,7 +31,7 @@ from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
 from agent.model import gatewaysaid, gatewaytold
 from agent.model.diff import same
-from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for
+from agent.model.servicelinks import READY, UNVERIFIED, Pair, accepted, is_untouched, made_for, without_effect
 from agent.model.servicerule import firsts, rule, wish
 from agent.model.sharedcopies import linked_service
 from agent.runtime.controller import Controller
@@ -169,6 +170,9 @@ class ServiceLinksController(Controller[Key]):
         async for link, manifest in in_turns(tuple(zip(found, links, strict=True))):
             good = accepted(manifest, original, shared, known, elsewhere, of_service)
             pairs = await self._pairs(key, service, manifest, clusters, offers) if good.status == "True" else []
+            affinity = rule(service.annotations if service is not None else {}, [manifest]).affinity
+            if note := without_effect(affinity, {pair.driver for pair in pairs}):
+                good = replace(good, message=note)
             offered = self._topology.offered(wish(manifest), clusters, offers)
             new = status(manifest, good, pairs, offered, self._deps.clock.now())
             if not same(manifest.get("status"), new):

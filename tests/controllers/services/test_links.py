@@ -105,6 +105,9 @@ async def test_what_users_write_in_a_link_and_on_a_service_is_done(pair: Pair, f
         await links.mirrored(pair.there, [("10.1.0.1", False, HTTP_AND_ADMIN)])
         await pair.there.delete(ENDPOINT_SLICES, "web-own", pair.namespace)
         await links.mirrored(pair.there, [("10.1.0.1", True, HTTP_AND_ADMIN)])
+        await links.change(affinity="remote")
+        await links.says("Accepted", "True", "Accepted", "affinity remote has no effect with the driver endpointslices")
+        await links.change(affinity="local")
         # Endpoints in the callers' own cluster do not count as offered by the link.
         await links.change(**{"from": ["eu"]})
         await links.says("Ready", "False", "NoEndpoints", "ready in eu, which spec.from names")
