@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES
-from agent.api.names.links import LOCAL_FIRST
+from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
 from agent.clusters.rights import missing, words
 from agent.clusters.target import Target
 from agent.drivers.driver import BY_ADDRESSES, LOCAL, Pair, Place
@@ -159,10 +159,11 @@ class EndpointSlices:
         if hosts is not None:
             others = [node for node in others if node in hosts.clusters]
         own = bool(elsewhere) or hosts is not None
+        leading = (self.reason, BY_GATEWAY) if elsewhere else (self.reason,)
         paired = [
             node
             for node in others
-            if (own and node == place.node) or self._sharing.driver(place.node, node, service) == self.reason
+            if (own and node == place.node) or self._sharing.driver(place.node, node, service) in leading
         ]
         rule, consumer = self._sharing.rule(service), self._sharing.called(place.node)
         return [
@@ -227,6 +228,10 @@ class EndpointSlices:
         silent_in = self._sharing.silent_in(node)
         slices = None
         service = self._sharing.original(place.service)
+        if service != place.service and self._sharing.driver(place.node, node, service) == BY_GATEWAY:
+            # The cluster's own agent keeps these slices as its gateways report.
+            slices, ports = self._sharing.gateway_slices(place.node, service, node), self._sharing.ports(place, node)
+            return _Source(self._sharing.origin(node), slices, None, ANYWHERE, ports)
         if self._sharing.is_synced(node, service[0]):
             slices = self._sharing.own_slices(node, service)
         target = self._deps.targets.by_node(node) if node != LOCAL else None

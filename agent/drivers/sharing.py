@@ -3,7 +3,7 @@
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICES
 from agent.api.names import mcs
-from agent.api.names.links import BY_GATEWAY
+from agent.api.names.links import BY_GATEWAY, GATEWAY_SLICE_MANAGER, LABEL_GATEWAY_PEER
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.clusters.health.record import silent_in
@@ -60,6 +60,12 @@ def headless_slices(cluster: Cluster | Target) -> Informer:
     return slices_by_service(cluster.informer(ENDPOINT_SLICES, labels=HEADLESS_LABEL))
 
 
+def gateway_slices(cluster: Cluster | Target) -> Informer:
+    """Return the informer of slices that lead to the gateways of a cluster."""
+    managed = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
+    return slices_by_service(cluster.informer(ENDPOINT_SLICES, labels=managed))
+
+
 def own_slices(informer: Informer, service: Key) -> list[Object]:
     """Return the slices of a Service, without those of the agent."""
     return informer.store.by_index(_OWN, "/".join(service))
@@ -77,6 +83,7 @@ class Sharing(Clusters):
         self._summaries = deps.local.informer(CLUSTER_SUMMARIES, fields=f"metadata.name={names.SUMMARY_NAME}")
         self._copies: dict[str, Informer] = {}
         self._headless = {LOCAL: headless_slices(deps.local)} if deps.settings.mcs else {}
+        self._at_gateways = {LOCAL: gateway_slices(deps.local)} if deps.settings.link_namespaces else {}
         self._spread = Spread()
 
     def attach(self, target: Target) -> tuple[Informer, Informer]:
@@ -87,6 +94,8 @@ class Sharing(Clusters):
         self._spread.attach(node, self._copies[node])
         if self.deps.settings.mcs:
             self._headless[node] = headless_slices(target)
+        if self.deps.settings.link_namespaces:
+            self._at_gateways[node] = gateway_slices(target)
         return self._copies[node], self._slices[node]
 
     def detach(self, target: Target) -> None:
@@ -96,6 +105,7 @@ class Sharing(Clusters):
         self._copies.pop(target.node_name, None)
         self._slices.pop(target.node_name, None)
         self._headless.pop(target.node_name, None)
+        self._at_gateways.pop(target.node_name, None)
 
     def place(self, node: str, service: Key) -> Place | None:
         """Return a Service in a cluster; None if it does not exist, or is not cached yet."""
@@ -180,6 +190,18 @@ class Sharing(Clusters):
     def headless(self, node: str) -> Informer | None:
         """Return the informer of all headless Services' slices in a cluster; None if exports are not served by it."""
         return self._headless.get(node)
+
+    def at_gateways(self, node: str) -> Informer | None:
+        """Return the informer of slices that lead to a cluster's gateways; None without callers in other namespaces."""
+        return self._at_gateways.get(node)
+
+    def gateway_slices(self, node: str, service: Key, source: str) -> list[Object] | None:
+        """Return the slices of a Service in a cluster that lead to a source by gateways; None until all are read."""
+        informer = self._at_gateways.get(node)
+        if informer is None or not informer.synced.is_set():
+            return None
+        found, peer = informer.store.by_index(_BY_SERVICE, "/".join(service)), self.gateway_peer(source)
+        return [each for each in found if each.labels.get(LABEL_GATEWAY_PEER) == peer]
 
     def host_slices(self, node: str, service: Key) -> list[Object] | None:
         """Return the slices of a headless Service in a cluster, without those of the agent; None until all are read."""

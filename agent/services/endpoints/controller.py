@@ -64,6 +64,8 @@ class EndpointsController(Controller[At]):
         deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(LOCAL, slice)))
         if (headless := self._sharing.headless(LOCAL)) is not None:
             self.watch(headless, self._headless_changed)
+        if (at_gateways := self._sharing.at_gateways(LOCAL)) is not None:
+            self.watch(at_gateways, lambda slice: self._at_gateways_changed(LOCAL, slice))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self.watch(deps.namespaces.informer, lambda namespace: ())
@@ -245,6 +247,11 @@ class EndpointsController(Controller[At]):
         derived = (service[0], mcs.derived(service[1]))
         return self._everywhere(derived) if self._sharing.services.store.get(derived) is not None else ()
 
+    def _at_gateways_changed(self, node: str, slice: Object) -> Iterable[At]:
+        """Enqueue the Services of other namespaces that a slice's Service is linked to, in the slice's cluster."""
+        service = key_of(slice)
+        return [(node, *linked) for linked in self._sharing.linked(service)] if service is not None else ()
+
     def _has_proxies_only(self, slice: Object) -> bool:
         """Return True if a slice has only endpoints that are not published from the source."""
         endpoints = slice.decode().get("endpoints") or ()
@@ -290,6 +297,8 @@ class EndpointsController(Controller[At]):
         self.watch(slices, lambda slice: self._slice_changed(node, slice), required=False)
         if (headless := self._sharing.headless(node)) is not None:
             self.watch(headless, self._headless_changed, required=False)
+        if (at_gateways := self._sharing.at_gateways(node)) is not None:
+            self.watch(at_gateways, lambda slice: self._at_gateways_changed(node, slice), required=False)
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition
-from agent.api.names.links import external
+from agent.api.names.links import BY_GATEWAY, external
 from agent.base.yielding import take_turn
 from agent.clusters.copies.refusals import NOT_OURS
 from agent.clusters.deps import Deps
@@ -92,13 +92,18 @@ class Gather:
     ) -> Pair:
         findings, theirs, offer = look.findings, look.places.get(source.node), look.offers[source.node]
         reason = self._reason(callers, source, findings.service)
-        said = await findings.connected(reason, place if away is None else None, source.node, theirs)
-        programmed = away or self._programmed(callers.cluster, source, place, reason, offer)
+        at_gateways = bool(callers.elsewhere) and reason == BY_GATEWAY
+        # Slices of callers in another namespace are mirrors of those of the Service that gateways lead to.
+        asked = self._sharing.place(callers.cluster.node, findings.service) if at_gateways else place
+        said = await findings.connected(reason, asked if away is None else None, source.node, theirs)
+        unled = self._not_by_gateway(callers, findings.service, source) if at_gateways else ""
+        mirrored = reason == BY_ADDRESSES or (at_gateways and not unled)
+        programmed = away or self._programmed(callers.cluster, source, place, reason, mirrored and offer.any)
         if programmed.status == "True":
             programmed = await findings.offered(reason, theirs) or programmed
         if away is not None and away.reason == AWAY and reason != BY_ADDRESSES:
             said = Finding("Unknown", AWAY, away.message)
-        connected = self._connected(callers, findings.service, source, reason, said)
+        connected = self._connected(callers, findings.service, source, reason, said, unled)
         if external(reason):
             does, reaches = said_by(external(reason), look.link)
             programmed, connected = away or does, connected if connected.reason == AWAY else reaches
@@ -141,20 +146,30 @@ class Gather:
         return Finding("False", reason, message or "it has no copy there yet")
 
     def _programmed(
-        self, consumer: Cluster, source: Cluster, place: Place | None, reason: str, offer: Offer
+        self, consumer: Cluster, source: Cluster, place: Place | None, reason: str, mirrored: bool
     ) -> Finding:
+        """Return whether the driver's objects exist.
+
+        :param mirrored: whether they are mirrors
+        """
         if not reason:
             between = self._between(consumer.node, source.node)
             if between.reason in ("Pending", "Forbidden") or between.ready == "True":
                 why = "Forbidden" if between.reason == "Forbidden" else "Pending"
                 return Finding("False", why, between.message)
-        if reason == BY_ADDRESSES and place is not None and offer.any:
+        if mirrored and place is not None:
             route = Route(consumer.node, source.node, place.service)
             if not has_mirrors(self._sharing, route):
                 return Finding("False", "Pending", "no endpoint is told yet")
         return Finding("True", PROGRAMMED)
 
-    def _connected(self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None) -> Finding:
+    def _connected(
+        self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None, unled: str
+    ) -> Finding:
+        """Return whether callers reach the endpoints.
+
+        :param unled: why gateways do not lead callers in another namespace there; empty if they may
+        """
         consumer = callers.cluster
         if not self._is_reached(source.node):
             target = self._deps.targets.by_node(source.node)
@@ -164,9 +179,25 @@ class Gather:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
         if source is consumer:
             return Finding("True", CONNECTED, "they are in the same cluster")
-        if callers.elsewhere and reason != BY_ADDRESSES and not external(reason):
+        if unled:
+            return Finding("False", "NoPath", unled)
+        if callers.elsewhere and reason not in (BY_ADDRESSES, BY_GATEWAY) and not external(reason):
             return Finding("False", "NoPath", self._elsewhere_by(reason, callers, service, source))
         return said if said is not None else self._sharing.measured(consumer.node, source.node)
+
+    def _not_by_gateway(self, callers: Callers, service: Key, source: Cluster) -> str:
+        """Return why gateways do not lead callers in another namespace to a Service, and the remedy; empty if they do.
+
+        A GatewayPeer is in the namespace of the Service, and applies to all callers in its cluster.
+        """
+        cluster = callers.cluster
+        if self._sharing.place(cluster.node, service) is None:
+            return f"gateways need namespace {service[0]} with a copy of the Service in {cluster.name}, too: create it"
+        here, there = self._sharing.called(source.node), self._sharing.called(cluster.node)
+        if self._sharing.rule(service).allows(here, there):
+            return ""
+        remedy = f"add {cluster.name} without a namespace to spec.to of a ServiceLink"
+        return f"links keep callers in namespace {service[0]} of {cluster.name} from {source.name}: {remedy}"
 
     def _elsewhere_by(self, reason: str, callers: Callers, service: Key, source: Cluster) -> str:
         """Return why a driver cannot serve callers in another namespace, and the remedy."""

@@ -121,15 +121,12 @@ async def test_callers_in_another_namespace_have_a_service_of_their_own(pair: Pa
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
 
 
-@pytest.mark.parametrize(("driver", "flat"), [("Gateway", False), ("Cilium", True)])
-async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what_they_can_do(
-    pair: Pair, driver: str, flat: bool
-) -> None:
+async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what_they_can_do(pair: Pair) -> None:
     await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
     async with elsewhere(pair) as found:
         await pair.copy(SERVICES, "web")
         await found.links.offer(pair.there, "10.2.0.1")
-        said = {"type": "ServicesShared", "status": "True", "reason": driver, "message": ""}
+        said = {"type": "ServicesShared", "status": "True", "reason": "Cilium", "message": ""}
         status = {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
         await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
         await found.link("home", "web", ("local-cluster", found.namespace))
@@ -137,7 +134,28 @@ async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what
         def says(link: Raw) -> bool:
             rows = [row for row in link["status"].get("clusters") or () if row["reason"] == "NoPath"]
             told = [row["message"] for row in rows if f"have callers use web.{pair.namespace}" in row["message"]]
-            return [("name the driver endpointslices" in each) for each in told] == [flat]
+            return [("name the driver endpointslices" in each) for each in told] == [True]
+
+        await found.links.once(says, "home")
+
+
+async def test_callers_elsewhere_need_gateways_for_the_services_own_namespace(pair: Pair) -> None:
+    await pair.create(SERVICES, "web", metadata=SHARED, spec={"ports": PORTS, "selector": {"app": "web"}})
+    async with elsewhere(pair) as found:
+        await pair.copy(SERVICES, "web")
+        await found.links.offer(pair.there, "10.2.0.1")
+        said = {"type": "ServicesShared", "status": "True", "reason": "Gateway", "message": ""}
+        status = {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
+        await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
+        # No link allows callers in the Service's own namespace.
+        for name in ("web", "home"):
+            with contextlib.suppress(NotFound):
+                await pair.here.delete(SERVICE_LINKS, name, pair.namespace)
+            await found.link(name, "web", ("local-cluster", found.namespace))
+
+        def says(link: Raw) -> bool:
+            rows = [row for row in link["status"].get("clusters") or () if row["reason"] == "NoPath"]
+            return any("add here without a namespace to spec.to" in row["message"] for row in rows)
 
         await found.links.once(says, "home")
 
