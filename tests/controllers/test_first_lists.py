@@ -13,7 +13,9 @@ from agent.api import names
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SUMMARIES,
+    CLUSTER_TARGETS,
     ENDPOINT_SLICES,
+    NAMESPACES,
     NODES,
     PODS,
     SECRETS,
@@ -59,7 +61,17 @@ CONTROLLERS = (
 NETWORK = "10.1.0.0/16"
 FAILING_SECONDS = 0.8
 """Seconds during which lists of a kind fail, counted from the first one."""
-IN_SOURCE = (CLUSTER_SUMMARIES, SERVICES, ENDPOINT_SLICES, TARGETS, NODES, PODS, SECRETS)
+IN_SOURCE = (
+    CLUSTER_SUMMARIES,
+    SERVICES,
+    ENDPOINT_SLICES,
+    TARGETS,
+    CLUSTER_TARGETS,
+    NODES,
+    NAMESPACES,
+    PODS,
+    SECRETS,
+)
 IN_TARGET = (CLUSTER_SUMMARIES, CHAPERONS, SERVICES, ENDPOINT_SLICES)
 
 
@@ -217,7 +229,7 @@ async def test_no_foreign_address_is_published_while_summaries_cannot_be_listed(
     assert scene.published.foreign == []
 
 
-@pytest.mark.full("It starts agents 32 times.")
+@pytest.mark.full("It starts agents 36 times.")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("by", ["nothing", "gateway"])
 async def test_no_foreign_address_is_published_whichever_lists_fail(scene: Scene, by: str) -> None:
@@ -232,6 +244,17 @@ async def test_no_foreign_address_is_published_whichever_lists_fail(scene: Scene
         for kind in IN_TARGET:
             await scene.agent(there=kind)
             await scene.agent(here=CLUSTER_SUMMARIES, there=kind)
+    assert scene.published.foreign == []
+
+
+@pytest.mark.seldom
+@pytest.mark.timeout(900)
+async def test_no_foreign_address_is_published_if_lists_fail_in_both_clusters(scene: Scene) -> None:
+    async with scene.watched():
+        await scene.agent()
+        for here in IN_SOURCE:
+            for there in IN_TARGET:
+                await scene.agent(here=here, there=there)
     assert scene.published.foreign == []
 
 
