@@ -49,11 +49,16 @@ GATEWAY_PODS = "app.kubernetes.io/component=gateway"
 
 @contextlib.asynccontextmanager
 async def fleet_of_two(
-    directory: Path, pod_network: Literal["own", "same"], *values: str, ip_family: str = "ipv4"
+    directory: Path,
+    pod_network: Literal["own", "same"],
+    *values: str,
+    ip_family: str = "ipv4",
+    reserve: bool = False,
 ) -> AsyncIterator[Fleet]:
     """Source cd and target us, each with the chart installed.
 
     :param values: of the chart, as KEY=VALUE
+    :param reserve: True for mode `reserve`, with a candidate scheduler in each cluster
     """
     images = directory / "images"
     images.mkdir()
@@ -65,7 +70,8 @@ async def fleet_of_two(
         gateways=True,
         pod_network=pod_network,
         ip_family=ip_family,
-        agent_flags=AGENT_FLAGS,
+        agent_flags=(*AGENT_FLAGS, *(["--scheduling=reserve"] if reserve else [])),
+        candidate_scheduler=reserve,
         chart_values=values,
     )
     try:

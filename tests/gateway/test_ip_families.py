@@ -12,7 +12,14 @@ import pytest
 import pytest_asyncio
 
 from agent.api.kinds import ENDPOINT_SLICES, NODES, PODS, SERVICES, TARGETS
-from agent.api.names import LABEL_SERVICE_NAME, LABEL_SLICE_MANAGED_BY, NETWORK_DRIVER, SHORT_PREFIX, virtual_node
+from agent.api.names import (
+    LABEL_SERVICE_NAME,
+    LABEL_SLICE_MANAGED_BY,
+    NETWORK_DRIVER,
+    SCHEDULER_CANDIDATE,
+    SHORT_PREFIX,
+    virtual_node,
+)
 from agent.api.names.links import BY_GATEWAY, GATEWAY_SLICE_MANAGER
 from tests.e2e import shared
 from tests.e2e.debugging import Kubectl, page, until_forwarded
@@ -35,7 +42,7 @@ async def fleet(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     if reason := why_not():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp(request.param)
-    async with realnodes.fleet_of_two(folder, "own", ip_family=request.param) as fleet:
+    async with realnodes.fleet_of_two(folder, "own", ip_family=request.param, reserve=True) as fleet:
         yield fleet
 
 
@@ -86,7 +93,10 @@ async def test_the_webhook_elects_a_pod_which_has_its_delegates_addresses(fleet:
     (pod,) = await fleet.pods(place, "web")
     assert pod["spec"]["nodeName"] == virtual_node(place, "us")
     assert are_in(ips(pod), plan_of(fleet, "us").real_pod_ranges)
-    assert ips(await realnodes.delegate(fleet, place, "web")) == ips(pod)
+    delegate = await realnodes.delegate(fleet, place, "web")
+    assert ips(delegate) == ips(pod)
+    # The candidate scheduler has called the agent's extender before it bound the delegate.
+    assert delegate["spec"]["schedulerName"] == SCHEDULER_CANDIDATE
     node = await fleet.source.get(NODES, virtual_node(place, "us"))
     (address,) = [each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP"]
     # The agent runs in a pod, and API servers call its kubelet API there.
