@@ -28,8 +28,8 @@ def said_of(target: Object) -> Mapping[str, Any]:
     return condition_of(target.decode(), CONDITION) or {}
 
 
-def _are_networks_new(old: Object | None, new: Object | None) -> bool:
-    """Return whether the pod networks of a target in its virtual node's annotation changed."""
+def are_networks_new(old: Object | None, new: Object | None) -> bool:
+    """Return whether pod networks in the annotation of a virtual node or of a ClusterSummary changed."""
     told = [each.annotations.get(ANNOTATION_NETWORKS, "") if each is not None else "" for each in (old, new)]
     return told[0] != told[1]
 
@@ -80,7 +80,7 @@ class Clusters:
 
         def changed(old: Object | None, new: Object | None) -> None:
             node = new or old
-            if node is not None and _are_networks_new(old, new):
+            if node is not None and are_networks_new(old, new):
                 target = self.target_object(node.name)
                 listener(target.namespace if target is not None else "")
 

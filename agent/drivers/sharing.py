@@ -1,5 +1,7 @@
 """Clusters that share a Service, and their EndpointSlices: from the stores alone."""
 
+from collections.abc import Callable
+
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, ENDPOINT_SLICES, SERVICES
 from agent.api.names import mcs
@@ -8,7 +10,7 @@ from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.clusters.health.record import silent_in
 from agent.clusters.target import Target
-from agent.drivers.clusters import Clusters
+from agent.drivers.clusters import Clusters, are_networks_new
 from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
@@ -281,6 +283,15 @@ class Sharing(Clusters):
         if not self._unmarked.is_by_hand(service):
             return False
         return any(names.LABEL_GLOBAL not in slice.labels for slice in self.own_slices(LOCAL, service))
+
+    def on_own_networks(self, listener: Callable[[Key], None]) -> None:
+        """Call with each Service whose endpoints users write, if the source's pod networks change."""
+
+        def changed(old: Object | None, new: Object | None) -> None:
+            for service in self._unmarked.by_hand if are_networks_new(old, new) else ():
+                listener(service)
+
+        self._summaries.subscribe(changed)
 
     def hidden_from(self, node: str) -> Networks | None:
         """Return pod networks of the source with addresses that callers in a target cannot use. None if unknown."""

@@ -49,6 +49,11 @@ class UnmarkedSlices:
         """Return whether a shared Service has no selector, so that a user writes its endpoints."""
         return service[1] in self._by_hand.get(service[0], ())
 
+    @property
+    def by_hand(self) -> list[Key]:
+        """Shared Services without a selector."""
+        return [(namespace, name) for namespace, found in self._by_hand.items() for name in found]
+
     def subscribe(self, subscriber: Subscriber) -> None:
         """Register a subscriber, called like an informer's for each slice of these namespaces."""
         self._subscribers.append(subscriber)

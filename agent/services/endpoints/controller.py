@@ -68,6 +68,7 @@ class EndpointsController(Controller[At]):
             self.watch(at_gateways, lambda slice: self._at_gateways_changed(LOCAL, slice))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
+        self._sharing.on_own_networks(self._rule_changed)
         self.watch(deps.namespaces.informer, lambda namespace: ())
         deps.namespaces.on_turn(self._all)
         for informer in self._sharing.targets.informers:

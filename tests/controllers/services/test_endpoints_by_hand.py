@@ -14,7 +14,8 @@ from agent.services.endpoints import EndpointsController
 from agent.services.reroute import ServiceRerouteController
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
-from tests.waiting import until
+from tests.controllers.services.test_gateways import reconciled
+from tests.waiting import at_rest, until
 
 pytestmark = pytest.mark.cluster
 
@@ -93,6 +94,9 @@ async def test_written_addresses_are_published_without_flat_networks_but_no_addr
         summary = {"apiVersion": CLUSTER_SUMMARIES.api_version, "kind": CLUSTER_SUMMARIES.name}
         told = {links.ANNOTATION_NETWORKS: '{"pods":["10.1.0.0/16"]}'}
         await pair.copy(SERVICES, "db")
+        # Until the summary is read, the pod network is unknown, and no address is published.
+        await at_rest(lambda: reconciled(EndpointsController.name))
+        await known(pair)
         await pair.here.create(
             CLUSTER_SUMMARIES, {**summary, "metadata": {"name": names.SUMMARY_NAME, "annotations": told}}
         )
