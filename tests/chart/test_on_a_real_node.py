@@ -334,7 +334,7 @@ async def test_the_log_of_the_agent_that_leads_tells_more_as_documented(fleet: F
 async def test_a_target_is_drained_and_gets_its_pods_back(fleet: Fleet) -> None:
     where, client = ("two", "--context", "one", "-n", "there"), fleet.clients["one"]
     count = len(await proxies(client, "there"))
-    said = await flotilla(fleet, "drain", *where)
+    said = await flotilla(fleet, "drain", *where, "--evict")
     assert said.splitlines()[-1] == f"target there/two drained: {count} pods moved out"
     assert [pod for pod in await proxies(client, "there") if pod["spec"].get("nodeName")] == []
     await flotilla(fleet, "undrain", *where)
