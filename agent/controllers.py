@@ -117,6 +117,10 @@ def build(deps: Deps) -> list[Controller[Any]]:
     controllers += [build_one(deps) for build_one in optional_controllers(deps.settings)]
     if deps.settings.source_controller:
         controllers.append(SourceController(deps))
+    if deps.settings.hub_secret:
+        from agent.klusterlet import controllers as klusterlet
+
+        controllers += klusterlet.build(deps)
     return controllers
 
 

@@ -1,8 +1,4 @@
-"""Open Cluster Management's ManifestWorks on a real API server, and a double of the work agents of its
-clusters.
-
-The schema is a rewrite with those fields, defaults and limits that matter to writers of ManifestWorks.
-"""
+"""ManifestWorks on a real API server, and a double of the work agents of its clusters."""
 
 import asyncio
 import contextlib
@@ -12,8 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.api.conditions import set_condition
-from agent.api.crds.definition import crd
-from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, text, whole
+from agent.api.crds.works import hub_crds
 from agent.api.kinds import CRDS, MANIFEST_WORKS
 from agent.kube.client import Client
 from agent.kube.errors import Conflict, NotFound
@@ -27,80 +22,9 @@ CLEANUP = "cluster.open-cluster-management.io/manifest-work-cleanup"
 """Finalizer of a work agent on each ManifestWork."""
 
 
-def definition() -> Raw:
-    """Return the CRD."""
-    manifest: Schema = {
-        "type": "object",
-        "description": "An object of Kubernetes, whole.",
-        "x-kubernetes-embedded-resource": True,
-        "x-kubernetes-preserve-unknown-fields": True,
-    }
-    workload = fields("What is applied.", {"manifests": items("All objects.", manifest)})
-    deletion = fields(
-        "What becomes of it afterwards.",
-        {"propagationPolicy": text("How.", default="Foreground", enum=["Foreground", "Orphan", "SelectivelyOrphan"])},
-    )
-    spec = fields(
-        "Manifests, and how they are applied.",
-        {"workload": workload, "manifestConfigs": items("Of single manifests.", _config()), "deleteOption": deletion},
-    )
-    return crd(MANIFEST_WORKS, [], resource("Manifests for one cluster.", {"spec": spec, "status": _status()}), [])
-
-
-def _config() -> Schema:
-    named = {each: text("Of the manifest.") for each in ("group", "resource", "namespace", "name")}
-    path = fields(
-        "One field.", {each: text("Of it.") for each in ("name", "path", "version")}, required=["name", "path"]
-    )
-    kinds = {"type": text("Which fields.", enum=["WellKnownStatus", "JSONPaths"])}
-    rule = fields("What is told.", {**kinds, "jsonPaths": items("Fields.", path)}, required=["type"])
-    applying = fields("How.", {"force": {"type": "boolean"}, "fieldManager": text("Who.", pattern="^work-agent")})
-    strategies = ["Update", "CreateOnly", "ServerSideApply", "ReadOnly"]
-    strategy = fields(
-        "How it is changed.",
-        {"type": text("Which way.", default="Update", enum=strategies), "serverSideApply": applying},
-        required=["type"],
-    )
-    return fields(
-        "One manifest.",
-        {
-            "resourceIdentifier": fields("Which.", named, required=["name", "resource"]),
-            "updateStrategy": strategy,
-            "feedbackRules": items("What of its status is told.", rule),
-        },
-        required=["resourceIdentifier"],
-    )
-
-
-def _status() -> Schema:
-    meta = {each: text("Of the object.") for each in ("group", "version", "kind", "resource", "namespace", "name")}
-    kinds = ["Integer", "String", "Boolean", "JsonRaw"]
-    value = fields(
-        "One value.",
-        {"type": text("Which.", enum=kinds), "string": text("One."), "integer": whole("One.", "int64")},
-        required=["type"],
-    )
-    told = fields("A field.", {"name": text("Its name."), "fieldValue": value}, required=["name", "fieldValue"])
-    manifest = fields(
-        "One manifest.",
-        {
-            "resourceMeta": fields("Which.", {**meta, "ordinal": whole("Its number.")}),
-            "conditions": items("Of it.", CONDITION),
-            "statusFeedback": fields("Of its status.", {"values": items("Fields.", told)}),
-        },
-    )
-    return fields(
-        "What the work agent tells.",
-        {
-            "conditions": items("Of all.", CONDITION),
-            "resourceStatus": fields("Of each.", {"manifests": items("Manifests.", manifest)}),
-        },
-    )
-
-
 async def install(client: Client) -> None:
     """Install the CRD of ManifestWorks."""
-    await apply(client, CRDS, definition())
+    await apply(client, CRDS, hub_crds()[0])
     await until(lambda: _served(client))
 
 

@@ -9,6 +9,7 @@ from agent.settings import Settings
 
 OFF = (
     "applications.controller",
+    "klusterlet.works",
     "moves.lost_targets",
     "moves.mover.controller",
     "placement.prometheus_scores",

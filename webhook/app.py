@@ -20,6 +20,7 @@ from webhook.server import Server, Tls
 from webhook.settings import Settings
 from webhook.targets import Targets
 from webhook.validator import Validator
+from webhook.works import WorkGuard
 
 
 class Webhook:
@@ -32,8 +33,8 @@ class Webhook:
         self.targets = Targets(client)
         tls = Tls(settings.client_ca)
         agent = settings.agent_user or ""
-        validator, guard = Validator(client, agent), SetGuard(client)
-        app = application(self.targets, validator, guard, settings.body_limit, agent)
+        validator, guard, works = Validator(client, agent), SetGuard(client), WorkGuard(client)
+        app = application(self.targets, validator, guard, works, settings.body_limit, agent)
         self.server = Server(app, tls, *hostport.split(settings.bind))
         registration = Registration(
             client,

@@ -13,6 +13,7 @@ from agent.api import names
 from agent.api.kinds import (
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTERS,
+    MANIFEST_WORKS,
     NAMESPACES,
     PLACEMENTS,
     SCHEDULING_MANIFESTS,
@@ -41,6 +42,7 @@ from webhook.review import Answer, Malformed, Outcome, Request, allowed, patched
 from webhook.target_choices import ENTRY
 from webhook.targets import Targets
 from webhook.validator import Validator
+from webhook.works import WorkGuard
 
 _REQUESTS = Counter(
     "flotilla_webhook_requests_total", "Admission requests by outcome.", ("outcome",), registry=REGISTRY
@@ -123,7 +125,7 @@ class Handlers:
 
 
 def application(
-    targets: Targets, validator: Validator, guard: SetGuard, body_limit: int, agent: str = ""
+    targets: Targets, validator: Validator, guard: SetGuard, works: WorkGuard, body_limit: int, agent: str = ""
 ) -> web.Application:
     """The endpoint; `body_limit` is in bytes, `agent` the agent's user, empty if it is not known."""
     handlers = Handlers(targets, validator, agent)
@@ -146,6 +148,7 @@ def application(
         MANAGED_CLUSTERS: guard.of_cluster,
         PLACEMENTS: _at_once(placements.of_placement),
         NAMESPACES: _at_once(placements.of_namespace),
+        MANIFEST_WORKS: works.of_work,
         SCHEDULING_MANIFESTS: handlers.application,
     }
     for entry in ENTRIES:

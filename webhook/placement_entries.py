@@ -1,4 +1,4 @@
-"""Entries for cluster sets, Placements, placed applications, and namespaces whose pods follow a Placement. Pure.
+"""Entries for cluster sets, Placements, ManifestWorks, applications, and namespaces that follow a Placement. Pure.
 
 API servers must always check who binds a set or changes the set of a cluster: these requests wait for the webhook.
 Other changes of ManagedClusters do not.
@@ -11,6 +11,7 @@ from agent.api import cel
 from agent.api.kinds import (
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTERS,
+    MANIFEST_WORKS,
     NAMESPACES,
     PLACEMENTS,
     SCHEDULING_MANIFESTS,
@@ -69,6 +70,13 @@ ENTRIES = (
         NAMESPACES,
         has_one_of(*(prefix + suffix for prefix in (PREFIX, SHORT_PREFIX) for suffix in (PLACEMENT, PLACEMENT_GROUP))),
         labelled=True,
+    ),
+    Entry(
+        "works",
+        "/validate-manifestworks",
+        MANIFEST_WORKS,
+        "request.operation == 'CREATE' || !has(object.spec) || !has(oldObject.spec) || object.spec != oldObject.spec",
+        "Fail",
     ),
     Entry(
         "applications",

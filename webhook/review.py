@@ -108,6 +108,12 @@ def forbidden(request: Request, message: str) -> Answer:
     return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
 
 
+def bad_request(request: Request, message: str) -> Answer:
+    """Refuse the object with status 400, as webhooks of Open Cluster Management do."""
+    status = {"status": "Failure", "code": 400, "reason": "BadRequest", "message": message}
+    return Answer(Outcome.REFUSED, _review(request, {"allowed": False, "status": status}), message)
+
+
 def _warnings(warnings: Sequence[str]) -> dict[str, Any]:
     return {"warnings": list(warnings)} if warnings else {}
 

@@ -2,12 +2,14 @@
 
 Each feature is a value of the chart: `agent.placement` selects the evaluator of Placements and the writer of
 scores. `agent.p2code` enables Placements for the bundles of P2CODE's applications, and their distribution as
-ManifestWorks. `agent.ac3Networks` enables ServiceLinks for AC3's networks.
+ManifestWorks. `agent.ac3Networks` enables ServiceLinks for AC3's networks. `klusterlet` makes the cluster a member of a
+hub.
 """
 
 from agent.api.accounts import grants
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
+    APPLIED_MANIFEST_WORKS,
     CRDS,
     CRON_JOBS,
     DEPLOYMENTS,
@@ -34,6 +36,7 @@ PLACEMENT_SCORES = "scores for Placements"
 P2CODE = "whole applications of P2CODE are placed"
 P2CODE_WORKS = "whole applications of P2CODE are distributed as ManifestWorks"
 AC3_NETWORKS = "ServiceLinks for AC3's networks"
+KLUSTERLET = "ManifestWorks of a hub"
 
 _WORKLOADS = (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS, CRON_JOBS)
 
@@ -72,4 +75,8 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
     *grants(SERVICE_LINKS, "patch", AC3_NETWORKS),
     *grants(DEPLOYMENTS, "list watch", AC3_NETWORKS),
+    # Rights on the applied objects are a choice of the chart, works.rights.
+    *grants(APPLIED_MANIFEST_WORKS, "get list watch create patch delete", KLUSTERLET),
+    *grants(APPLIED_MANIFEST_WORKS, "patch", KLUSTERLET, sub="status"),
+    *grants(CRDS, "list watch", KLUSTERLET),
 )

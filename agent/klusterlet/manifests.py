@@ -1,5 +1,6 @@
 """Contents of a ManifestWork: its manifests in the order of apply, and the configuration of each. Pure."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -229,6 +230,6 @@ def skipped(manifests: Iterable[Manifest], served: Mapping[int, Kind | None]) ->
     return found
 
 
-def digest(manifest: Raw) -> bytes:
-    """Return a text that is equal for equal manifests."""
-    return json.dumps(manifest, sort_keys=True).encode()
+def digest(*parts: object) -> bytes:
+    """Return a digest of JSON values, such as a manifest and its options."""
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).digest()

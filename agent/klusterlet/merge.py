@@ -15,7 +15,8 @@ Raw = dict[str, Any]
 
 ON_SPOKE_CHANGE = "OnSpokeChange"
 
-_RBAC, _ADMISSION = "rbac.authorization.k8s.io", "admissionregistration.k8s.io"
+ANOTHER_WORK = "another ManifestWork"
+_RBAC = "rbac.authorization.k8s.io"
 _ALLOCATED = (
     ("spec", "clusterIP"),
     ("spec", "clusterIPs"),
@@ -30,8 +31,6 @@ _FROM_SERVER: Mapping[tuple[str, str], Sequence[tuple[str, ...]]] = {
     ("", "PersistentVolume"): (("spec", "claimRef"),),
     ("", "Pod"): (("spec",),),
     ("batch", "Job"): (("spec", "selector"), ("spec", "template", "metadata", "labels")),
-    (_ADMISSION, "MutatingWebhookConfiguration"): (("webhooks",),),
-    (_ADMISSION, "ValidatingWebhookConfiguration"): (("webhooks",),),
     ("apiregistration.k8s.io", "APIService"): (("spec", "caBundle"),),
     ("apiextensions.k8s.io", "CustomResourceDefinition"): (("spec", "conversion"),),
 }
@@ -67,9 +66,21 @@ def merged(existing: Raw, manifest: Raw) -> Raw:
     group = str(manifest["apiVersion"]).rpartition("/")[0]
     for path in _FROM_SERVER.get((group, manifest["kind"]), ()):
         _keep(existing, body, path)
+    _keep_bundles(existing.get("webhooks"), body.get("webhooks"))
     if (group, manifest["kind"]) == ("", "Secret"):
         body.setdefault("type", existing.get("type"))
     return body
+
+
+def _keep_bundles(existing: Any, webhooks: Any) -> None:
+    """Fill in certificates of webhooks that another controller has set."""
+    if not isinstance(existing, list) or not isinstance(webhooks, list):
+        return
+    known = {each.get("name"): (each.get("clientConfig") or {}).get("caBundle") for each in existing}
+    for each in webhooks:
+        config = each.get("clientConfig")
+        if isinstance(config, dict) and not config.get("caBundle") and (bundle := known.get(each.get("name"))):
+            config["caBundle"] = bundle
 
 
 def _texts(existing: Mapping[str, str], given: Mapping[str, str], owned: frozenset[str]) -> dict[str, str]:
@@ -168,17 +179,21 @@ def has_other_works(obj: Raw, uid: str) -> bool:
 
 def is_made_by_works(obj: Raw) -> bool:
     """Return whether the work agent has written an object."""
-    return any(str(each.get("manager", "")).startswith(WORK_MANAGER) for each in _managed(obj))
+    return any(map(_is_work_agent, _managed(obj)))
 
 
 def last_writer(obj: Raw) -> str:
-    """Return the field manager that was the last to write an object, other than the work agent; empty for none."""
-    others = [
-        each
-        for each in _managed(obj)
-        if not str(each.get("manager", "")).startswith(WORK_MANAGER) and each.get("subresource") != "status"
-    ]
-    return str(max(others, key=lambda each: str(each.get("time") or ""), default={}).get("manager") or "")
+    """Return the field manager that was the last to write an object, as a rival of the present ManifestWork."""
+
+    def when(entry: Mapping[str, Any]) -> tuple[str, bool]:
+        return str(entry.get("time") or ""), not _is_work_agent(entry)
+
+    last = max((each for each in _managed(obj) if each.get("subresource") != "status"), key=when, default={})
+    return ANOTHER_WORK if _is_work_agent(last) else str(last.get("manager") or "another writer")
+
+
+def _is_work_agent(entry: Mapping[str, Any]) -> bool:
+    return str(entry.get("manager", "")).startswith(WORK_MANAGER)
 
 
 def _managed(obj: Raw) -> Sequence[Mapping[str, Any]]:

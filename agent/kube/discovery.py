@@ -67,6 +67,17 @@ class Discovery:
         found = await self._resources(kind.api_version)
         return next((each.verbs or [] for each in found if each.name == kind.plural), [])
 
+    async def find_plural(self, group: str, plural: str) -> Kind | None:
+        """Return the kind of a resource in any version, by the API server's preference; None if it is not served."""
+        for version in await self._versions(group):
+            api_version = f"{group}/{version}" if group else version
+            if api_version not in self._served:
+                self._served[api_version] = await self._ask(api_version)
+            for kind in self._served[api_version].values():
+                if kind.plural == plural:
+                    return kind
+        return None
+
     def forget(self, kind: Kind) -> None:
         """Drop the cached version of a kind that is no longer served."""
         self._served.pop(kind.api_version, None)

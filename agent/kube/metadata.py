@@ -33,5 +33,28 @@ def owner_metadata(raw: bytes) -> bytes:
     return _encode(owner)
 
 
-METADATA: frozenset[Callable[[bytes], bytes]] = frozenset((metadata_only, owner_metadata))
+class _Every(Identity, kw_only=True, rename="camel", omit_defaults=True):
+    generation: int = 0
+    owner_references: list[dict[str, object]] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Whole(msgspec.Struct):
+    metadata: _Every
+
+
+_whole_decoder = msgspec.json.Decoder(_Whole)
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+"""Annotation with the whole manifest that kubectl has applied."""
+
+
+def whole_metadata(raw: bytes) -> bytes:
+    """Keep all metadata that users and controllers set, except kubectl's copy of the manifest and managedFields."""
+    found = _whole_decoder.decode(raw)
+    if found.metadata.annotations:
+        found.metadata.annotations.pop(LAST_APPLIED, None)
+    return _encode(found)
+
+
+METADATA: frozenset[Callable[[bytes], bytes]] = frozenset((metadata_only, owner_metadata, whole_metadata))
 """Functions that read only metadata."""

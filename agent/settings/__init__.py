@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from agent.base import flags
 from agent.base.flags import InvalidSetting
-from agent.settings.clusters import Connections, Sources, VirtualNodes
+from agent.settings.clusters import Connections, Hubs, Sources, VirtualNodes
 from agent.settings.moves import Moves
 from agent.settings.p2code import Applications, Networks
 from agent.settings.placement import Placements, PlacementSetting, UsageScores
@@ -27,6 +27,7 @@ class Settings(
     Placements,
     Scores,
     Scheduling,
+    Hubs,
     Sources,
     Followers,
     Delegates,

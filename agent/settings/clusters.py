@@ -78,6 +78,18 @@ _PROPERTY = form("KEY=VALUE", _is_property, "must be KEY=VALUE with a valid key 
 
 
 @dataclass(frozen=True, kw_only=True)
+class Hubs:
+    """Hubs of Open Cluster Management that this cluster is a member of."""
+
+    hub_secret: str = flag(
+        TEXT,
+        "",
+        "Secret in the agent's namespace with the kubeconfig of a hub, as hub-kubeconfig-secret: the agent applies the"
+        " ManifestWorks of this cluster; empty: this cluster is no member of a hub",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sources:
     """Sources."""
 

@@ -39,6 +39,7 @@ ON = {
     "agent.placement.evaluate=true": {placementroles.EVALUATE_PLACEMENTS},
     "agent.placement.usageScores=true": {placementroles.PLACEMENT_SCORES},
     SCORED: {placementroles.PLACEMENT_SCORES},
+    "klusterlet.secret=hub": {placementroles.KLUSTERLET},
     "agent.p2code.enabled=true": {placementroles.P2CODE},
     "agent.p2code.enabled=true,agent.p2code.works=true": {placementroles.P2CODE, placementroles.P2CODE_WORKS},
     "agent.ac3Networks.enabled=true": {placementroles.AC3_NETWORKS},

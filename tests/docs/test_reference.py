@@ -22,7 +22,9 @@ from agent.api.names import (
     nodes,
     ocm,
     p2code,
+    works,
 )
+from agent.klusterlet import status as manifest_works
 from agent.model import servicelinks
 from agent.model.p2code import linked, progress, verdicts
 from agent.model.p2code import status as applications
@@ -86,6 +88,11 @@ CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applicati
 CONDITIONS_OF_APPLICATIONS |= {linked.READY, progress.READY, progress.CANNOT_MOVE}
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
+OF_WORKS = {works.WORK_FINALIZER, works.APPLIED_FINALIZER, works.CONFIG_HASH, works.HUB_VERSION, works.HUB_RESTORED}
+CONDITIONS_OF_WORKS = {manifest_works.APPLIED, manifest_works.AVAILABLE, manifest_works.SYNCED}
+CONDITIONS_OF_WORKS |= {manifest_works.PROGRESSING, manifest_works.DEGRADED}
+CONDITIONS_OF_WORKS |= {manifest_works.DELETING, manifest_works.CONTESTED}
+
 OF_NETWORKS = {ac3.FINALIZER, ac3.ANNOTATION_NETWORK, ac3.LABEL_NETWORK_UID, ac3.ANNOTATION_SHARED_FOR}
 
 OF_KUBERNETES = {names.LABEL_SERVICE_NAME, names.LABEL_SLICE_MANAGED_BY}
@@ -111,6 +118,7 @@ def test_every_key_that_users_write_is_documented_and_no_other() -> None:
         | MOVES
         | OF_TARGETS
         | {links.AFFINITY, links.ADMIT_GATEWAY, links.SERVICE_REROUTE}
+        | {works.ADOPT, works.ALTERNATIVES}
     )
     suffixes |= {nodes.RESOURCE_CLAIMS, p2code.APPLY_AS, p2code.DISTRIBUTION, p2code.DEPENDS_ON, p2code.IGNORE_LINKS}
     assert first_cells(ANNOTATIONS, "What users write") == suffixes | {names.LABEL_ENABLED} | OCM_BY_USERS
@@ -135,7 +143,8 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_delegates = {delegates.ANNOTATION_NEW_LABELS, delegates.ANNOTATION_LABELS_FILE}
     of_delegates |= {delegates.ANNOTATION_ANNOTATIONS_FILE, delegates.ANNOTATION_RESTARTS}
     of_links |= of_delegates | of_nodes | {endings.ANNOTATION_GRACE_PERIOD}
-    assert shown - formed == (KEYS | of_ocm | of_moves | of_links | APPLIED) - {names.LABEL_ENABLED} - OF_KUBERNETES
+    by_us = KEYS | of_ocm | of_moves | of_links | APPLIED | OF_WORKS
+    assert shown - formed == by_us - {names.LABEL_ENABLED} - OF_KUBERNETES
     assert all(f"`{key}`" in text for key in OF_KUBERNETES)
     assert {found for row in named[1:] for found in quoted(row[0])} == {
         names.SCHEDULER_PROXY,
@@ -177,7 +186,12 @@ def test_every_condition_is_documented_and_no_other() -> None:
     written = {found for each in (_CONSTANT, _SET, _ASPECT, _PLACEMENT) for found in each.findall(text)}
     # "Serving" is a reason; "Approved" is a condition of certificate requests.
     assert first_cells(CONDITIONS, "Conditions") == (
-        written | CONDITIONS_OF_TARGETS | CONDITIONS_OF_LINKS | CONDITIONS_OF_APPLICATIONS | {"Ready", "PodScheduled"}
+        written
+        | CONDITIONS_OF_TARGETS
+        | CONDITIONS_OF_LINKS
+        | CONDITIONS_OF_APPLICATIONS
+        | CONDITIONS_OF_WORKS
+        | {"Ready", "PodScheduled"}
     ) - {
         "Serving",
         "Approved",

@@ -125,15 +125,25 @@ def test_owner_references_are_added_once_and_removed_by_uid() -> None:
     assert not merge.has_other_works(obj(metadata={"ownerReferences": [one]}), "1")
 
 
-def test_the_last_other_writer_is_named() -> None:
-    managed = [
-        {"manager": "work-agent", "time": "2026-01-03T00:00:00Z"},
-        {"manager": "hpa", "time": "2026-01-02T00:00:00Z"},
-        {"manager": "kubectl", "time": "2026-01-01T00:00:00Z"},
-        {"manager": "kubelet", "subresource": "status", "time": "2026-01-04T00:00:00Z"},
-    ]
-    assert merge.last_writer(obj(metadata={"managedFields": managed})) == "hpa"
-    assert merge.last_writer(obj()) == ""
+@pytest.mark.parametrize(
+    ("managers", "named"),
+    [
+        ([("work-agent", "03", ""), ("hpa", "04", ""), ("kubectl", "01", ""), ("kubelet", "05", "status")], "hpa"),
+        ([("work-agent", "04", ""), ("hpa", "04", "")], "hpa"),
+        ([("work-agent-x", "05", ""), ("hpa", "04", "")], "another ManifestWork"),
+        ([], "another writer"),
+    ],
+)
+def test_the_last_writer_is_named(managers: list[tuple[str, str, str]], named: str) -> None:
+    managed = [{"manager": who, "time": f"2026-01-{day}", "subresource": sub} for who, day, sub in managers]
+    assert merge.last_writer(obj(metadata={"managedFields": managed})) == named
+
+
+def test_certificates_of_webhooks_stay() -> None:
+    kind = ("ValidatingWebhookConfiguration", "admissionregistration.k8s.io/v1")
+    live = obj(*kind, webhooks=[{"name": "a", "clientConfig": {"caBundle": "x"}}, {"name": "b", "clientConfig": {}}])
+    found = merged(live, obj(*kind, webhooks=[{"name": "a", "clientConfig": {"url": "u"}}]))
+    assert found["webhooks"] == [{"name": "a", "clientConfig": {"url": "u", "caBundle": "x"}}]
 
 
 BODY: Raw = obj(spec={"replicas": 1, "items": [{"name": "a", "image": "x"}, {"name": "b", "image": "y"}], "a/b": 1})

@@ -149,12 +149,15 @@ def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted()
         return {each["name"].partition(".")[0]: each for each in found}
 
     plain, found = made(placements=False), made(placements=True)
-    entries = ("bind-sets", "join-sets", "placements", "namespaces", "applications")
+    entries = ("bind-sets", "join-sets", "placements", "namespaces", "works", "applications")
     assert tuple(found) == (*plain, *entries)
     for name, policy, resource in zip(
         entries,
-        ("Fail", "Fail", "Ignore", "Ignore", "Ignore"),
-        ("managedclustersetbindings", "managedclusters", "placements", "namespaces", "p2codeschedulingmanifests"),
+        ("Fail", "Fail", "Ignore", "Ignore", "Fail", "Ignore"),
+        (
+            *("managedclustersetbindings", "managedclusters", "placements", "namespaces", "manifestworks"),
+            "p2codeschedulingmanifests",
+        ),
         strict=True,
     ):
         (rule,) = found[name]["rules"]
@@ -163,6 +166,6 @@ def test_cluster_sets_and_placements_are_asked_about_only_where_that_is_wanted()
         assert len(found[name]["matchConditions"]) == 1
     assert plain["targets"]["failurePolicy"] == "Ignore"
     assert plain["targets"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
-    # Except for cluster sets, the API server calls the webhook only for namespaces with elected pods.
+    # Except for cluster sets and ManifestWorks, the API server calls the webhook only for namespaces with elected pods.
     assert found["namespaces"]["namespaceSelector"] == {"matchLabels": {"multicluster-scheduler": "enabled"}}
     assert "namespaceSelector" not in found["join-sets"]

@@ -27,6 +27,7 @@ from webhook.placements import SetGuard
 from webhook.server import Server, Tls
 from webhook.targets import Targets
 from webhook.validator import Validator
+from webhook.works import WorkGuard
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)
@@ -62,7 +63,8 @@ async def serving(limit: int = LIMIT) -> AsyncIterator[Running]:
         for informer in targets.informers:
             informer.synced.set()
         targets.informers[0].store.put(target("c2", "default"))
-        app = application(targets, Validator(Client(session)), SetGuard(Client(session)), limit)
+        client = Client(session)
+        app = application(targets, Validator(client), SetGuard(client), WorkGuard(client), limit)
         server = Server(app, tls, "127.0.0.1", 0)
         await server.start()
         try:

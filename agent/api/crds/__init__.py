@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from agent.api.crds import ac3, admiralty, links, ocm, p2code
+from agent.api.crds import ac3, addons, admiralty, links, ocm, p2code, works
 
 
 def crds() -> list[dict[str, Any]]:
@@ -13,6 +13,16 @@ def crds() -> list[dict[str, Any]]:
 def placement_crds() -> list[dict[str, Any]]:
     """Return the CRDs of Open Cluster Management, which the chart installs on request, sorted by name."""
     return _sorted(ocm.crds())
+
+
+def hub_crds() -> list[dict[str, Any]]:
+    """Return the CRDs that only a hub needs, which the chart installs on request, sorted by name."""
+    return _sorted([*addons.hub_crds(), *works.hub_crds()])
+
+
+def klusterlet_crds() -> list[dict[str, Any]]:
+    """Return the CRDs of a member of a hub, which the chart installs on request, sorted by name."""
+    return _sorted(works.klusterlet_crds())
 
 
 def p2code_crds() -> list[dict[str, Any]]:

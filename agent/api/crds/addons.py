@@ -16,7 +16,7 @@ _ANY = {"x-kubernetes-preserve-unknown-fields": True}
 
 
 def hub_crds() -> list[dict[str, Any]]:
-    """Return the CRDs that only a hub needs, which the chart installs on request, sorted by name."""
+    """Return the CRDs of addons, which agents of Open Cluster Management expect of a hub."""
     columns = [column(each, status_of(each), f"Condition {each}.") for each in ("Available", "Degraded", "Progressing")]
     named = [column("Display Name", ".spec.addOnMeta.displayName", "Its name for people.")]
     found = [

@@ -8,8 +8,7 @@ from typing import Any
 
 import yaml
 
-from agent.api.crds import placement_crds
-from agent.api.crds.addons import hub_crds
+from agent.api.crds import hub_crds, placement_crds
 from agent.api.hubroles import CLUSTER_INFO, PUBLIC, hub_objects, kind_of
 from agent.api.kinds import CONFIGMAPS, CRDS, DEPLOYMENTS, MANAGED_CLUSTERS, SECRETS
 from agent.api.names.hub import ACCEPTS, BOOTSTRAP_GROUP, LABEL_TOKEN, TOKEN_LABEL_VALUE, token_group

@@ -41,7 +41,7 @@
 {{- range $name, $where := dict
       "cluster-name" "clusterName" "log-level" "agent.logLevel" "log-json" "agent.logJson" "kubelet-port" "agent.kubeletPort"
       "source-controller" "sourceController.enabled" "summary-detail" "agent.summaryDetail" "cluster-property" "agent.clusterProperties" "summary-used" "agent.summaryUsed"
-      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "ac3-networks" "agent.ac3Networks.enabled" "ac3-namespace" "agent.ac3Networks.namespace" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "p2code-distribution" "agent.p2code.distribution" "hub" "hub.enabled" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-headless" "gateway.headless" "gateway-address" "gateway.addresses"
+      "answer-daemon-sets" "agent.answerDaemonSets" "target-plugins" "agent.targetPlugins" "extender-address" "candidateScheduler.enabled" "scheduling" "agent.scheduling" "extra-score" "agent.extraScores" "placement" "agent.placement.mode" "usage-scores" "agent.placement.usageScores" "score-max" "agent.placement.scoreMax" "prometheus-scores" "agent.prometheusScores" "ac3-networks" "agent.ac3Networks.enabled" "ac3-namespace" "agent.ac3Networks.namespace" "hub-secret" "klusterlet.secret" "p2code" "agent.p2code.enabled" "p2code-precedence" "agent.p2code.precedence" "p2code-namespace" "agent.p2code.namespace" "p2code-distribution" "agent.p2code.distribution" "hub" "hub.enabled" "health-address" "nothing: it is the chart's" "metrics-address" "metrics.authentication" "gateway" "gateway.enabled" "gateway-service" "gateway.enabled" "gateway-headless" "gateway.headless" "gateway-address" "gateway.addresses"
       "kubeconfig" "nothing: the agent uses its service account" "namespace" "nothing: it is the release's" -}}
 {{- if hasKey $agent.settings $name -}}
 {{- fail (printf "agent.settings.%s: use %s" $name $where) -}}
@@ -115,6 +115,10 @@
 {{- $p2code := include "flotilla.p2code" . | fromYaml -}}
 {{- if and $p2code.enabled (eq $placement.mode "off") -}}
 {{- fail "agent.p2code.enabled=true with agent.placement.mode=off: a cluster is chosen for each bundle by a Placement, which are not looked at then; set the mode to auto, serve or consume" -}}
+{{- end -}}
+{{- $klusterlet := include "flotilla.klusterlet" . | fromYaml -}}
+{{- if and $klusterlet.enabled (eq $klusterlet.rights "namespaces") (not $klusterlet.namespaces) -}}
+{{- fail "works.rights=namespaces without works.namespaces: ManifestWorks could not be applied anywhere; list the namespaces" -}}
 {{- end -}}
 {{- if and $p2code.enabled (eq $p2code.distribution "works") (not $p2code.works) -}}
 {{- fail "agent.p2code.distribution=works with agent.p2code.works=false: the agent may not read ManifestWorks then; set agent.p2code.works=true, or distribution=elect" -}}

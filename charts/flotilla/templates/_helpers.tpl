@@ -169,6 +169,16 @@ enabled: {{ default false $given.enabled }}
 namespace: {{ default "" (ternary $given.namespace "ac3no-system" (hasKey $given "namespace")) | quote }}
 {{- end -}}
 
+{{- /* Membership of a hub; values of an earlier chart have none of it. */ -}}
+{{- define "flotilla.klusterlet" -}}
+{{- $secret := default "" (default (dict) .Values.klusterlet).secret -}}
+{{- $works := default (dict) .Values.works -}}
+enabled: {{ ne $secret "" }}
+secret: {{ $secret | quote }}
+rights: {{ default "admin" $works.rights }}
+namespaces: {{ default (list) $works.namespaces | uniq | toJson }}
+{{- end -}}
+
 {{- /* Of all pods, with what a component's own says over it: (dict "root" $ "own" $values.securityContext) */ -}}
 {{- define "flotilla.podSecurity" -}}
 {{- mergeOverwrite (deepCopy .root.Values.podSecurity) (default (dict) .own) | toYaml -}}

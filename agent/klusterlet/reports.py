@@ -1,0 +1,157 @@
+"""Status of ManifestWorks: conditions, feedback values, and conditions by rules, written within a second of a change.
+
+Watches  the metadata of applied objects, and the results of the works controller.
+Writes   the status of ManifestWorks in the hub; an unchanged status costs no request.
+Objects without a watch are read every 30 s.
+"""
+
+import logging
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import msgspec
+
+from agent.api.kinds import MANIFEST_WORKS
+from agent.clusters.deps import Deps
+from agent.klusterlet import rules, status
+from agent.klusterlet.drift import POLL_SECONDS, Watches
+from agent.klusterlet.feedback import Feedback, feedback, progress
+from agent.klusterlet.hub import HubController
+from agent.klusterlet.manifests import Identity
+from agent.klusterlet.rules import Found, Question
+from agent.klusterlet.status import Told
+from agent.klusterlet.works import Result, WorksController
+from agent.kube.errors import NotFound, StatusError
+from agent.kube.store import Object
+from agent.model.diff import same
+from agent.runtime.controller import Controller
+from agent.runtime.worker import Worker, WorkerFailed
+
+log = logging.getLogger(__name__)
+
+Raw = dict[str, Any]
+
+_PAUSE_SECONDS = 0.5
+"""Seconds between two reports on one ManifestWork."""
+_SERVES = f"{rules.__name__}:{rules.answer.__name__}"
+
+
+class _Known(NamedTuple):
+    """State of an object when it was read."""
+
+    version: str
+    config: int
+    told: Told
+
+
+class ReportsController(Controller[str]):
+    """Writes the status of ManifestWorks. Keys are names of AppliedManifestWorks."""
+
+    name = "work-reports"
+    workers = 4
+
+    def __init__(self, deps: Deps, hub: HubController, works: WorksController, watches: Watches) -> None:
+        super().__init__()
+        self._deps = deps
+        self._hub = hub
+        self._works = works
+        self._watches = watches
+        self._client = deps.local.client
+        self._worker = Worker(_SERVES)
+        self._known: dict[str, dict[Identity, _Known]] = {}
+        works.listen(self.queue.add)
+        watches.subscribe(self._touched)
+
+    async def run(self) -> None:
+        """Report until cancelled."""
+        try:
+            await super().run()
+        finally:
+            await self._worker.close()
+
+    def _touched(self, identity: Identity, obj: Object | None) -> None:
+        for key in self._watches.keys(identity):
+            self.queue.add_after(key, _PAUSE_SECONDS)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Write the status of one ManifestWork if it has changed."""
+        hub, outcome = self._hub.current, self._works.outcomes.get(key)
+        work = hub.work(key) if hub is not None else None
+        if hub is None or work is None or work.deleting or outcome is None:
+            self._known.pop(key, None)
+            return None
+        raw = work.decode()
+        if outcome.generation != int(raw["metadata"].get("generation") or 0):
+            # The works controller reports once it has applied the present generation.
+            return None
+        known = self._known.get(key, {})
+        told = [await self._told(each, known) for each in outcome.results]
+        present = {each.meta.identity for each in outcome.results}
+        self._known[key] = {identity: each for identity, each in known.items() if identity in present}
+        wanted = status.status(raw, told, self._deps.clock.now())
+        if not same(raw.get("status") or {}, wanted):
+            patch = {"status": wanted}
+            answer = await hub.client.patch_raw(MANIFEST_WORKS, work.name, patch, hub.namespace, sub="status")
+            hub.works.absorb(answer)
+        return self._again(outcome.results)
+
+    def _again(self, results: list[Result]) -> float | None:
+        """Return the seconds until objects without a watch are read again; None if all are watched."""
+        unwatched = any(
+            each.kind is not None
+            and not each.is_skipped
+            and not self._watches.is_watched(each.meta.identity, each.kind)
+            for each in results
+        )
+        return POLL_SECONDS if unwatched else None
+
+    async def _told(self, result: Result, known: dict[Identity, _Known]) -> Told:
+        if result.is_skipped:
+            return Told(result.meta, result.applied, None)
+        if result.kind is None or not result.meta.name:
+            return Told(result.meta, result.applied, status.INCOMPLETE)
+        identity = result.meta.identity
+        watched = self._watches.get(identity, result.kind)
+        version = watched.version if self._watches.is_watched(identity, result.kind) and watched is not None else ""
+        last, config = (
+            known.get(identity),
+            hash(msgspec.json.encode([result.config.feedback, result.config.conditions])),
+        )
+        if last is None or not version or (last.version, last.config) != (version, config):
+            found, told = await self._read(result)
+            last = known[identity] = _Known(found, config, told)
+        rival = self._works.rival(identity)
+        return replace(last.told, meta=result.meta, applied=result.applied, contested=rival)
+
+    async def _read(self, result: Result) -> tuple[str, Told]:
+        """Return the version and the state of an object."""
+        kind, meta, config = result.kind, result.meta, result.config
+        assert kind is not None
+        try:
+            raw = await self._client.get_raw(kind, meta.name, meta.namespace)
+        except NotFound:
+            return "", Told(meta, result.applied, status.NOT_AVAILABLE)
+        except StatusError as error:
+            return "", Told(meta, result.applied, status.not_fetched(str(error)))
+        obj: Raw = msgspec.json.decode(raw)
+        values = feedback(obj, config.feedback)
+        found = await self._ruled([dict(each) for each in config.conditions], raw)
+        told = Told(
+            meta,
+            result.applied,
+            status.IS_AVAILABLE,
+            feedback=Feedback(values.values, values.errors),
+            has_rules=bool(config.feedback),
+            rules=found,
+            progress=progress(obj),
+        )
+        return str(obj["metadata"]["resourceVersion"]), told
+
+    async def _ruled(self, asked: list[Raw], raw: bytes) -> list[Found]:
+        if not asked:
+            return []
+        try:
+            answer = await self._worker.ask(msgspec.msgpack.encode(Question(asked, raw)))
+        except WorkerFailed as error:
+            return rules.unanswered(asked, str(error))
+        return msgspec.msgpack.decode(answer, type=list[Found])
