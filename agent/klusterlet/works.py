@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition, timestamp
-from agent.api.kinds import APPLIED_MANIFEST_WORKS, CRDS, MANIFEST_WORKS, Kind
+from agent.api.kinds import APPLIED_MANIFEST_WORKS, CRDS, MANIFEST_WORKS, NAMESPACES, Kind
 from agent.api.names.works import APPLIED_FINALIZER, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
@@ -45,6 +45,8 @@ LONGEST_NAME = 253 - 65
 EVICTION_SECONDS = 3600.0
 _RESYNC_SECONDS = 300.0
 _RECHECK_SECONDS = 5.0
+_DELETION_SECONDS = 3.0
+"""Longest pause between checks whether an object has been deleted."""
 _NAMED = 3
 
 
@@ -98,6 +100,7 @@ class WorksController(Controller[str]):
         self.watch(self._applied, lambda obj: [obj.name])
         self._crds = deps.local.informer(CRDS, reduce=metadata_only)
         self._crds.subscribe(self._kind_changed)
+        deps.local.informer(NAMESPACES).subscribe(self._namespace_changed)
         hub.subscribe(self.enqueuing(self._key_of), self._all)
         watches.subscribe(self._touched)
 
@@ -131,6 +134,11 @@ class WorksController(Controller[str]):
         for key in self._unsettled:
             self.queue.add(key)
 
+    def _namespace_changed(self, old: Object | None, new: Object | None) -> None:
+        if old is None:
+            for key in self._failing:
+                self.queue.add(key)
+
     def _kinds_may_change(self) -> bool:
         """Return whether a definition has just changed. The API server serves its kinds some time later."""
         return self._now() - self._kinds_turned < _RECHECK_SECONDS
@@ -163,15 +171,15 @@ class WorksController(Controller[str]):
                 return await self._end(hub, key, work.decode(), applied)
             if applied is not None and applied.deleting:
                 remains = await self._clean_up(applied)
-                return self._pause(key) if remains else None
+                return self._pause(key, _DELETION_SECONDS) if remains else None
             if work is None:
                 return await self._evict(hub, key, applied)
             return await self._bring(hub, key, work, applied)
         finally:
             self._busy.discard(key)
 
-    def _pause(self, key: str) -> float:
-        return self._failing.setdefault(key, Backoff(0.2, 30.0)).next()
+    def _pause(self, key: str, longest: float = 30.0) -> float:
+        return min(longest, self._failing.setdefault(key, Backoff(0.2, 30.0)).next())
 
     async def _bring(self, hub: Connected, key: str, work: Object, applied: Object | None) -> float | None:
         if len(work.name) > LONGEST_NAME:
@@ -232,12 +240,15 @@ class WorksController(Controller[str]):
         manifests = work.manifests
         if self._kinds_may_change():
             self._discovery = Discovery(self._client)
-        served = {each.ordinal: await self._find(each) for each in manifests}
+        kinds = {(each.api_version, each.kind) for each in manifests}
+        found = {of: await self._discovery.find(*of) if of[1] else None for of in kinds}
+        served = {each.ordinal: found[each.api_version, each.kind] for each in manifests}
         left_out = skipped(manifests, served)
         metas = {each.ordinal: each.meta(served[each.ordinal]) for each in manifests}
         intended = [metas[each.ordinal] for each in manifests if served[each.ordinal] is not None]
         record = await self._write_ledger(key, record, ledger.intended(ledger.read(record), intended))
         writer = Writer(self._client, record, work.executor, adopts=work.adopts)
+        entries = ledger.read(record)
         results = []
         for each in manifests:
             kind, meta = served[each.ordinal], metas[each.ordinal]
@@ -246,39 +257,33 @@ class WorksController(Controller[str]):
                 verdict = status.is_skipped(left_out[each.ordinal].api_version)
                 results.append(Result(meta, kind, config, verdict, is_skipped=True))
             else:
-                results.append(await self._apply_one(key, writer, work, each, meta, kind, config, record))
+                seen, entry = self._seen.get(key, {}).get(meta.identity), entries.get(meta.identity)
+                results.append(await self._apply_one(writer, work, each, meta, kind, config, seen, entry))
         record, remains = await self._remove(key, record, results)
         self._settle(key, results, has_alternatives=bool(left_out))
         self._conclude(key, Outcome(work.generation, results))
         return self._again(key, results, remains)
 
-    async def _find(self, manifest: Manifest) -> Kind | None:
-        return await self._discovery.find(manifest.api_version, manifest.kind) if manifest.kind else None
-
     async def _apply_one(
         self,
-        key: str,
         writer: Writer,
         work: Work,
         manifest: Manifest,
         meta: Meta,
         kind: Kind | None,
         config: Config,
-        record: Raw,
+        seen: Seen | None,
+        entry: Entry | None,
     ) -> Result:
         if invalid := flaw(manifest.raw):
             return Result(meta, kind, config, status.not_applied(invalid))
         if kind is None:
             return Result(meta, None, config, status.not_applied(not_served(manifest.kind)), again=0.0)
-        seen = self._seen.get(key, {}).get(meta.identity)
-        entry = ledger.read(record).get(meta.identity)
+        if is_done(work.raw, meta):
+            return Result(meta, kind, config, APPLIED_WELL, seen=seen)
         owns = work.owns(meta.identity)
-        done = is_done(work.raw, meta)
         try:
-            if done:
-                return Result(meta, kind, config, APPLIED_WELL, seen=seen)
-            body = manifest.body(kind)
-            found = await writer.apply(kind, body, config, owns=owns, entry=entry, seen=seen)
+            found = await writer.apply(kind, manifest.body(kind), config, owns=owns, entry=entry, seen=seen)
         except Refused as error:
             verdict = status.not_applied(str(error))
             again = error.again if error.again is not None else 0.0
@@ -335,7 +340,7 @@ class WorksController(Controller[str]):
             pauses.append(1.0)
         failed = [each.again for each in results if each.again is not None]
         if 0.0 in failed or remains:
-            pauses.append(self._pause(key))
+            pauses.append(self._pause(key, _DELETION_SECONDS if remains else 30.0))
         else:
             self._failing.pop(key, None)
         return min(pauses + [each for each in failed if each])
@@ -350,7 +355,7 @@ class WorksController(Controller[str]):
         remains = await self._clean_up(applied) if applied is not None else []
         if remains:
             await self._tell_deleting(hub, work, remains)
-            return self._pause(key)
+            return self._pause(key, _DELETION_SECONDS)
         finalizers = [each for each in metadata["finalizers"] if each != WORK_FINALIZER]
         patch = {"metadata": {"finalizers": finalizers, "resourceVersion": work["metadata"]["resourceVersion"]}}
         with contextlib.suppress(NotFound):
@@ -428,7 +433,7 @@ class WorksController(Controller[str]):
         if left > 0:
             return left
         log.info("evicting %s: the hub has no such ManifestWork since %s", key, started)
-        return self._pause(key) if await self._clean_up(applied) else None
+        return self._pause(key, _DELETION_SECONDS) if await self._clean_up(applied) else None
 
     def _stamp(self) -> str:
         return timestamp(self._deps.clock.now())

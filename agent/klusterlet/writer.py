@@ -28,6 +28,8 @@ Raw = dict[str, Any]
 _ATTEMPTS = 4
 """Tries of a write that conflicts with others."""
 _DELETER = "a client that deletes it"
+_FIELD_CONFLICT = "Apply failed with"
+"""Part of the API server's message about fields of other managers."""
 _CONFLICT_SECONDS = 300.0
 _ESCALATION = "attempting to grant RBAC permissions"
 """Part of the API server's message (kubernetes: pkg/registry/rbac/validation)."""
@@ -105,8 +107,8 @@ class Writer:
             for attempt in range(_ATTEMPTS):
                 try:
                     return await self._apply(kind, body, config, what, owns=owns, entry=entry, seen=seen)
-                except Conflict:
-                    if attempt + 1 == _ATTEMPTS or config.strategy == SERVER_SIDE_APPLY:
+                except Conflict as error:
+                    if attempt + 1 == _ATTEMPTS or _FIELD_CONFLICT in error.message:
                         raise
         except Forbidden as error:
             raise self._forbidden(kind, body, error) from error
@@ -115,8 +117,9 @@ class Writer:
                 raise Refused(str(error)) from error
             raise Refused(not_served(kind.name)) from error
         except Conflict as error:
-            # Another field manager: only a change of the object or of the manifest helps.
-            raise Refused(str(error), _CONFLICT_SECONDS) from error
+            # After a conflict with another field manager, only a change of the object or of the manifest helps.
+            is_lasting = _FIELD_CONFLICT in error.message
+            raise Refused(str(error), _CONFLICT_SECONDS if is_lasting else None) from error
         except StatusError as error:
             raise Refused(str(error)) from error
         raise AssertionError("unreachable")

@@ -1,16 +1,20 @@
-"""Pauses between repairs, the Secret of a hub, and the record of applied objects."""
+"""Watches on applied objects and pauses between repairs, the Secret of a hub, and the record of applied objects."""
 
 import base64
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from agent.api.kinds import CONFIGMAPS, Kind
+from agent.clusters.cluster import Cluster
 from agent.klusterlet import ledger
-from agent.klusterlet.drift import Repairs
+from agent.klusterlet.drift import MOST_WATCHES, Repairs, Watches
 from agent.klusterlet.hub import read
 from agent.klusterlet.ledger import Entry
 from agent.klusterlet.manifests import Identity, Meta
 from agent.klusterlet.writer import signature
+from agent.kube.config import Connection
 from agent.kube.errors import InvalidConfig
 
 Raw = dict[str, Any]
@@ -104,3 +108,45 @@ def test_a_signature_changes_with_contents_and_not_with_status(changes: Raw, *, 
     assert (signature(metadata) == signature({**metadata, **changes})) == same
     without = {"uid": "u", "resourceVersion": "1"}
     assert signature(without) != signature({**without, "resourceVersion": "2"})
+
+
+@pytest.fixture
+async def nowhere() -> AsyncIterator[Cluster]:
+    """A cluster that does not answer: its watches are started and never read anything."""
+    cluster = Cluster(Connection("http://127.0.0.1:1"), "nowhere")
+    yield cluster
+    await cluster.close()
+
+
+def running(cluster: Cluster) -> list[tuple[str, str | None, str]]:
+    return sorted((each.kind.plural, each.namespace, each.selectors["fields"]) for each in cluster.informers)
+
+
+def objects(*names: str, namespace: str = "shop") -> dict[Identity, Kind]:
+    return {Identity("", "configmaps", namespace, name): CONFIGMAPS for name in names}
+
+
+async def test_a_watch_selects_one_object_by_name_and_widens_for_more(nowhere: Cluster) -> None:
+    watches = Watches(nowhere.informers)
+    watches.want("w", objects("a"))
+    assert running(nowhere) == [("configmaps", "shop", "metadata.name=a")]
+    watches.want("v", objects("a"))
+    assert running(nowhere) == [("configmaps", "shop", "metadata.name=a")]
+    assert sorted(watches.keys(ONE)) == ["v", "w"]
+    watches.want("v", objects("a", "b"))
+    assert running(nowhere) == [("configmaps", "shop", "")]
+    watches.want("w", {})
+    assert watches.keys(ONE) == ["v"]
+    watches.want("v", {})
+    assert running(nowhere) == []
+    assert watches.keys(ONE) == []
+
+
+async def test_watches_are_limited_and_a_free_one_is_used(nowhere: Cluster) -> None:
+    watches = Watches(nowhere.informers)
+    for number in range(MOST_WATCHES + 1):
+        watches.want(f"w{number}", objects("a", namespace=f"n{number}"))
+    assert len(running(nowhere)) == MOST_WATCHES
+    watches.want("w0", {})
+    found = {namespace for _, namespace, _ in running(nowhere)}
+    assert found == {f"n{number}" for number in range(1, MOST_WATCHES + 1)}

@@ -10,6 +10,7 @@ from agent.api.kinds import (
     APPLIED_MANIFEST_WORKS,
     CONFIGMAPS,
     CRDS,
+    NAMESPACES,
     ROLE_BINDINGS,
     ROLES,
     SERVICE_ACCOUNTS,
@@ -212,6 +213,18 @@ async def test_a_kind_that_appears_is_applied_and_a_newer_version_replaces_it_wi
             await pair.lacks(served, "w")
     finally:
         await unserved(pair.member, served)
+
+
+async def test_objects_of_a_namespace_that_appears_are_created(pair: Pair) -> None:
+    later = f"{pair.namespace}-later"
+    async with pair.at_work():
+        await pair.create("w", pair.config("a", namespace=later))
+        await pair.said("w", "Applied", ordinal=0, status="False", message=f'namespaces "{later}" not found')
+        await pair.member.create(NAMESPACES, {"metadata": {"name": later}})
+        await pair.said("w", "Applied", ordinal=0, status="True")
+        await pair.delete("w")
+        await pair.gone("w")
+    await pair.member.delete(NAMESPACES, later)
 
 
 async def test_values_and_conditions_of_rules_follow_the_object(pair: Pair) -> None:
