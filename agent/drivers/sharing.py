@@ -23,7 +23,7 @@ from agent.model.serviceimports import Hosts, hosts, ports_exported
 from agent.model.servicerule import ANYTHING, Rule
 from agent.model.sharedcopies import linked_service
 
-_BY_SERVICE, _OWN, _NAMESPACE = "service", "own", "namespace"
+_BY_SERVICE, _OWN, _NAMESPACE, _MIRRORS = "service", "own", "namespace", "mirrors"
 _NOT_BY_HAND = ("", BY_GATEWAY)
 """Drivers that do not serve endpoints which a user has written."""
 
@@ -54,6 +54,7 @@ def slices_by_service(informer: Informer) -> Informer:
     """EndpointSlices that are found by their Service from now on."""
     informer.store.index(_BY_SERVICE, _service_of)
     informer.store.index(_OWN, _service_of_own)
+    informer.store.index(_MIRRORS, lambda slice: (slice.namespace,) if is_mirror(slice.labels) else ())
     return informer
 
 
@@ -177,6 +178,10 @@ class Sharing(Clusters):
         if node not in self._slices:
             return []
         return self.informer(node, service).store.by_index(_BY_SERVICE, "/".join(service))
+
+    def mirrors(self, namespace: str) -> int:
+        """Return how many mirrored slices a namespace has in all clusters."""
+        return sum(informer.store.count(_MIRRORS, namespace) for informer in self._slices.values())
 
     def own_slices(self, node: str, service: Key) -> list[Object]:
         """Return the slices of a Service in a cluster, without those of the agent."""

@@ -49,7 +49,7 @@ from agent.cli.hubs.bootstrap import public_entry
 from agent.cli.options import Failed
 from agent.kube.client import METADATA_LIST, Client
 from agent.kube.errors import Forbidden, KubeError, NotFound
-from agent.kube.store import Object
+from agent.kube.store import Key, Object
 from agent.model.electedlater import elected_later
 from agent.model.podstate import PROXY_PODS
 from agent.model.proxypod import is_elected
@@ -87,10 +87,8 @@ class Gatherer:
             self._attempt("events", self._obstacles()),
             self._attempt("events of delegates", self._events(_NO_SCHEDULER)),
         )
-        proxies, services = await asyncio.gather(
-            self._attempt("elected pods", self._client.list(PODS, fields=PROXY_PODS)),
-            self._attempt("Services", services_of(self._client, "")),
-        )
+        proxies = await self._attempt("elected pods", self._client.list(PODS, fields=PROXY_PODS))
+        services, shared = await self._services()
         endpointless = await self._attempt("endpoints of Services", read_endpointless(self._client, proxies or ()))
         targets = await self._targets()
         misplaced, spread = await self._staying(targets, namespaces or [])
@@ -110,6 +108,7 @@ class Gatherer:
             spread=spread,
             proxies=tuple(proxies) if proxies is not None else None,
             services=services,
+            shared=shared,
             endpointless=endpointless,
             links=tuple(await self._ours(SERVICE_LINKS)),
             peers=tuple(peers),
@@ -165,6 +164,13 @@ class Gatherer:
         found, bindings = await asyncio.gather(self._client.list(POLICIES), self._client.list(POLICY_BINDINGS))
         deny = {each["spec"]["policyName"] for each in bindings if "Deny" in each["spec"].get("validationActions", ())}
         return frozenset(each["metadata"]["name"] for each in found if each["metadata"]["name"] in deny)
+
+    async def _services(self) -> tuple[frozenset[Key] | None, frozenset[Key] | None]:
+        """Return all Services, and the shared ones."""
+        return await asyncio.gather(
+            self._attempt("Services", services_of(self._client, "")),
+            self._attempt("shared Services", services_of(self._client, "", f"{names.LABEL_GLOBAL}=true")),
+        )
 
     async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
         try:

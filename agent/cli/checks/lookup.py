@@ -24,9 +24,9 @@ class Unfound(NamedTuple):
     pods: tuple[str, ...]
 
 
-async def services_of(client: Client, namespace: str) -> frozenset[Key]:
+async def services_of(client: Client, namespace: str, labels: str = "") -> frozenset[Key]:
     """Return the keys of the Services of a cluster, or of one namespace of it. Raises KubeError."""
-    _, items = await client.list_raw(SERVICES, namespace or None, accept=METADATA_LIST)
+    _, items = await client.list_raw(SERVICES, namespace or None, labels=labels, accept=METADATA_LIST)
     return frozenset(Object(SERVICES, bytes(item)).key for item in items)
 
 

@@ -215,6 +215,8 @@ class View:
     """Proxy pods of this cluster."""
     services: frozenset[Key] | None = None
     """Services of this cluster."""
+    shared: frozenset[Key] | None = None
+    """Services of this cluster that are shared with targets."""
     endpointless: tuple[Endpointless, ...] | None = None
     links: tuple[Raw, ...] = ()
     """ServiceLinks of this cluster."""

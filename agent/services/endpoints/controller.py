@@ -8,13 +8,17 @@ Nothing is written in an absent target. Its endpoints stay in other clusters; if
 """
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable, Iterable
 from weakref import WeakKeyDictionary
+
+from prometheus_client import Gauge
 
 from agent.api import names
 from agent.api.kinds import SERVICES
 from agent.api.names import mcs
 from agent.api.names.links import LOCAL_FIRST
+from agent.base.metrics import REGISTRY
 from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -29,6 +33,12 @@ from agent.model.service import is_shared
 from agent.model.servicerule import misread
 from agent.runtime.controller import Controller
 
+MIRRORS = Gauge(
+    "flotilla_mirrored_slices",
+    "EndpointSlices that this agent keeps as copies of other clusters' ones, in all clusters, by namespace.",
+    ("namespace",),
+    registry=REGISTRY,
+)
 At = tuple[str, str, str]
 """Virtual node (empty: this cluster), namespace and name of a Service."""
 
@@ -90,6 +100,7 @@ class EndpointsController(Controller[At]):
 
     async def reconcile(self, key: At) -> float | None:
         """Reconcile one Service in one cluster."""
+        self._count_mirrors(key[1])
         node, service = key[0], key[1:]
         place = self._sharing.place(node, service)
         target = self._deps.targets.by_node(node) if node else None
@@ -176,6 +187,13 @@ class EndpointsController(Controller[At]):
                 self.queue.add_after(key, soonest)
             raise failed[0]
         return soonest
+
+    def _count_mirrors(self, namespace: str) -> None:
+        if found := self._sharing.mirrors(namespace):
+            MIRRORS.labels(namespace).set(found)
+        else:
+            with contextlib.suppress(KeyError):
+                MIRRORS.remove(namespace)
 
     def _forget(self, key: At) -> None:
         """Forget a Service that is no longer in a cluster."""

@@ -4,6 +4,7 @@ import pytest
 
 from agent.api import names
 from agent.api.kinds import ENDPOINT_SLICES, SERVICES, TARGETS
+from agent.base.metrics import REGISTRY
 from agent.clusters.deps import Deps
 from agent.drivers.cilium import Cilium
 from agent.drivers.driver import LOCAL, Place
@@ -110,9 +111,16 @@ async def test_nothing_is_remembered_of_a_service_that_is_gone(pair: Pair) -> No
         await links.offer(pair.here, "10.1.0.1")
         await links.mirrored(pair.there, [("10.1.0.1", True, ["http", "admin"])])
         await until(lambda: len(remembered()) >= 4)
+        await until(lambda: counted(pair) == 1, what="its mirrors are counted")
         await pair.here.delete(SERVICES, "web", pair.namespace)
         await pair.gone(SERVICES, "web")
         await until(lambda: remembered() == [])
+        await until(lambda: counted(pair) is None, what="they are no longer counted")
+
+
+def counted(pair: Pair) -> float | None:
+    """Return the number of mirrored slices in the namespace by the metric; None without a series."""
+    return REGISTRY.get_sample_value("flotilla_mirrored_slices", {"namespace": pair.namespace})
 
 
 async def test_a_driver_that_fails_keeps_no_other_from_its_work(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
