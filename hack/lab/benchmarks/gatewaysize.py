@@ -1,7 +1,7 @@
 """`hack/bench gateway --size NxSxC`: CPU of the process next to Envoy for one change in a large installation.
 
-N namespaces share S Services each over C clusters. The process computes the files for Envoy in a directory; no Envoy
-runs. One change makes another pod of one Service ready.
+N namespaces share S Services each over C clusters. The process computes the files for Envoy in a directory. One change
+makes another pod of one Service ready. At the end an Envoy starts with the files, whose peers do not answer.
 """
 
 import argparse
@@ -38,6 +38,7 @@ from agent.model.gatewaysize import limits
 from hack.lab.benchmarks import procfs, report
 from hack.lab.benchmarks.budgets import Budget
 from hack.lab.benchmarks.errors import BenchError
+from hack.lab.sandbox.gateways import program
 
 CHANGES = 9
 READY = 2
@@ -48,6 +49,7 @@ _MOST_CPU = 0.1
 _SOURCE, _OWN = "uid-of-the-source", "uid-own"
 _LIFETIMES = certificate_bundle.Lifetimes(issue=certificates.issue_identity)
 _MIB = 1 << 20
+_START_SECONDS = 600.0
 _versions = itertools.count(1)
 
 Raw = dict[str, Any]
@@ -95,6 +97,8 @@ class Sized:
     """Bytes of Envoy's files."""
     rss: int
     """Peak memory of this process in KiB."""
+    envoy: int
+    """Memory of an Envoy with these files in KiB."""
 
 
 async def sized(size: Size, memory: int = ENVOY_MEMORY) -> tuple[list[str], dict[str, Any]]:
@@ -105,10 +109,12 @@ async def sized(size: Size, memory: int = ENVOY_MEMORY) -> tuple[list[str], dict
     if size.peers * size.services > gatewaypeer.LAST_PORT - FIRST_PORT + 1:
         raise BenchError("a gateway has 40,000 local ports: choose fewer namespaces, Services or clusters")
     with tempfile.TemporaryDirectory(prefix="gateway-") as directory:
-        async with _process(Path(directory), memory) as (cluster, loop):
-            found = await _measure(size, cluster, loop, Path(directory))
+        async with _process(Path(directory), memory) as (cluster, loop, admin):
+            found = await _measure(size, cluster, loop, admin, Path(directory))
     typical = statistics.median(found.changes)
     budgets = [Budget("CPU of one change, median", typical * 1000, "most", _MOST_CPU * 1000, "ms")]
+    if memory:
+        budgets.append(Budget("Envoy RSS", found.envoy / 1024, "most", memory / _MIB, "MiB"))
     figures = {
         "benchmark": "gateway",
         "size": [size.namespaces, size.services, size.clusters],
@@ -118,6 +124,7 @@ async def sized(size: Size, memory: int = ENVOY_MEMORY) -> tuple[list[str], dict
         "services_left_out": found.left_out,
         "files_bytes": found.files,
         "peak_rss_kib": found.rss,
+        "envoy_rss_kib": found.envoy,
         "budgets": report.budget_figures(budgets),
     }
     return [*_lines(found), *report.budget_lines(budgets)], figures
@@ -133,26 +140,27 @@ def _lines(found: Sized) -> list[str]:
         f"CPU of one more ready pod: median of {len(changes)} {median:.0f} ms, most {changes[-1]:.0f} ms",
         f"longest part of a change without a turn for other tasks: {found.longest * 1000:.0f} ms of CPU",
         f"files of Envoy {found.files / _MIB:.1f} MiB, {found.left_out} Services left out by its limits",
-        f"peak memory of this process {found.rss / 1024:.0f} MiB",
+        f"peak memory of this process {found.rss / 1024:.0f} MiB, of Envoy {found.envoy / 1024:.0f} MiB",
     ]
 
 
 @contextlib.asynccontextmanager
-async def _process(directory: Path, memory: int) -> AsyncIterator[tuple[FromCluster, Loop]]:
-    """Yield the process next to Envoy, without an API server and without an Envoy."""
+async def _process(directory: Path, memory: int) -> AsyncIterator[tuple[FromCluster, Loop, Admin]]:
+    """Yield the process next to Envoy, without an API server, and the client of an Envoy that does not run yet."""
     own = certificate_bundle.new(_OWN, (gatewaypeer.identity(_OWN),), datetime.now(UTC), _LIFETIMES)
     (directory / "tls.crt").write_bytes(own.serving.certificate)
     (directory / "tls.key").write_bytes(own.serving.key)
-    path, place = directory / "gateway.json", Place(str(directory), 15443)
+    path, host = directory / "gateway.json", f"127.{64 + os.getpid() % 128}.1.1"
+    place = Place(str(directory), 15443, host, health=f"{host}:19903", live=f"{host}:8081")
     async with (
         Session(Connection("http://127.0.0.1:1"), name="local") as session,
         Admin(str(directory / envoy.ADMIN)) as admin,
     ):
         loop = Loop(place, path, directory, admin)
-        yield FromCluster(Client(session), "gateway-1", path, loop, limits(memory)), loop
+        yield FromCluster(Client(session), "gateway-1", path, loop, limits(memory)), loop, admin
 
 
-async def _measure(size: Size, cluster: FromCluster, loop: Loop, directory: Path) -> Sized:
+async def _measure(size: Size, cluster: FromCluster, loop: Loop, admin: Admin, directory: Path) -> Sized:
     _fill(size, cluster)
     first, changes, longest = await _cpu(cluster, loop), list[float](), 0.0
     for number in range(2 * CHANGES):
@@ -165,7 +173,32 @@ async def _measure(size: Size, cluster: FromCluster, loop: Loop, directory: Path
         raise BenchError(f"the gateway has a problem: {loop.problem()}")
     files = sum((directory / each).stat().st_size for each in (envoy.CLUSTERS, envoy.LISTENERS))
     left = cluster.inputs.left_out
-    return Sized(size, first, changes, longest, left, files, procfs.usage(os.getpid()).peak)
+    peak = procfs.usage(os.getpid()).peak
+    return Sized(size, first, changes, longest, left, files, peak, await _envoy(directory, admin))
+
+
+async def _envoy(directory: Path, admin: Admin) -> int:
+    """Return the memory in KiB of an Envoy that has loaded all files. Raises BenchError."""
+    process = await asyncio.create_subprocess_exec(
+        program(),
+        *envoy.arguments(str(directory)),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    until = time.monotonic() + _START_SECONDS
+    try:
+        while not ((stats := await admin.stats()) and stats.listens and stats.version(listeners=True)):
+            if process.returncode is not None or time.monotonic() > until:
+                raise BenchError(f"Envoy has not loaded its files within {_START_SECONDS:.0f} s")
+            await asyncio.sleep(1)
+        refused = [stats.rejected(listeners=each) for each in (True, False)]
+        if any(refused):
+            raise BenchError(f"Envoy refuses parts of its files: listeners, clusters {refused}")
+        return procfs.usage(process.pid).rss
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
 
 
 async def _cpu(cluster: FromCluster, loop: Loop) -> float:

@@ -1,4 +1,4 @@
-"""Failover of all Services of a peer, with 4,000 slices and API requests of 5 ms."""
+"""Failover of all Services of a peer, with 4,000 slices and API requests of 5 ms; limits that gateways have met."""
 
 import asyncio
 import contextlib
@@ -16,7 +16,7 @@ from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICES
 from agent.model.gatewaylink import Shared, manifest
 from agent.model.gatewaytold import Told
 from agent.services.gateways import GatewaySlicesController
-from tests.controllers.offline import Offline, offline
+from tests.controllers.offline import Offline, offline, quiet
 from tests.waiting import until
 
 Raw = dict[str, Any]
@@ -85,18 +85,28 @@ def path_of(namespace: str) -> str:
 def put_peers(cluster: Offline, controller: GatewaySlicesController, api: Api, healthy: int) -> None:
     """Let the gateway report each GatewayPeer, as its status writes do."""
     for number in range(NAMESPACES):
-        namespace = f"team-{number:03}"
-        path = path_of(namespace)
-        obj = api.objects.setdefault(path, _peer(cluster, namespace))
-        services = (obj.get("status") or {}).get("services") or ()
-        listens = [local for each in services for port in each["ports"] for local in port["locals"]]
-        said = {"reason": "Connected", "healthy": healthy, "total": 1, "listens": listens}
-        _merge(obj, {"status": {"gateways": {GATEWAY: said}}})
-        fields = msgspec.json.decode(msgspec.json.encode(obj))
-        fields = {field: fields[field] for field in ("metadata", "spec", "status")}
-        cluster._version = next(api.versions)
-        fields["metadata"] |= {"resourceVersion": str(cluster._version), "uid": path}
-        cluster.put(controller._peers, GATEWAY_PEERS, "eu", namespace, **fields)
+        put_peer(cluster, controller, api, f"team-{number:03}", {"healthy": healthy})
+
+
+def put_peer(cluster: Offline, controller: GatewaySlicesController, api: Api, namespace: str, said: Raw) -> None:
+    """Let the gateway report the GatewayPeer of one namespace."""
+    path = path_of(namespace)
+    obj = api.objects.setdefault(path, _peer(cluster, namespace))
+    services = (obj.get("status") or {}).get("services") or ()
+    listens = [local for each in services for port in each["ports"] for local in port["locals"]]
+    said = {"reason": "Connected", "total": 1, "listens": listens, **said}
+    _merge(obj, {"status": {"gateways": {GATEWAY: said}}})
+    fields = msgspec.json.decode(msgspec.json.encode(obj))
+    fields = {field: fields[field] for field in ("metadata", "spec", "status")}
+    cluster._version = next(api.versions)
+    fields["metadata"] |= {"resourceVersion": str(cluster._version), "uid": path}
+    cluster.put(controller._peers, GATEWAY_PEERS, "eu", namespace, **fields)
+
+
+def put_gateway(cluster: Offline, controller: GatewaySlicesController) -> None:
+    """Create the slice of the gateways' Service with one pod."""
+    endpoint = {"addresses": ["192.0.2.10"], "targetRef": {"kind": "Pod", "name": GATEWAY}}
+    cluster.put(controller._own, ENDPOINT_SLICES, "gw", cluster.deps.home, addressType="IPv4", endpoints=[endpoint])
 
 
 def _peer(cluster: Offline, namespace: str) -> Raw:
@@ -118,8 +128,7 @@ async def test_callers_of_four_thousand_slices_leave_a_silent_peer_by_writes_sid
                 metadata={"labels": {names.LABEL_GLOBAL: "true"}},
                 spec={"ports": [{"name": "http", "port": 80}]},
             )
-        endpoint = {"addresses": ["192.0.2.10"], "targetRef": {"kind": "Pod", "name": GATEWAY}}
-        cluster.put(controller._own, ENDPOINT_SLICES, "gw", cluster.deps.home, addressType="IPv4", endpoints=[endpoint])
+        put_gateway(cluster, controller)
 
         def ready() -> int:
             made = (obj.decode() for obj in controller._made.store)
@@ -136,3 +145,19 @@ async def test_callers_of_four_thousand_slices_leave_a_silent_peer_by_writes_sid
     assert api.most >= 16
     # Sequential writes would take 20 s.
     assert took < NAMESPACES * SHARED * WRITE_SECONDS / 2
+
+
+async def test_an_event_and_a_condition_report_what_gateways_leave_out() -> None:
+    api, message = Api(), "gateways leave out 3 of its Services: share fewer"
+    async with api.served() as server, offline(GatewaySlicesController, server, gateway=True) as (cluster, controller):
+        put_gateway(cluster, controller)
+        put_peer(cluster, controller, api, "shop", {"healthy": 1, "message": message})
+        events = cluster.deps.recorder._queue
+        _, kind, reason, text = await until(lambda: None if events.empty() else events.get_nowait())
+        assert (kind, reason, text) == ("Warning", "LeftOut", f"{GATEWAY}: {message}")
+        conditions = api.objects[path_of("shop")]["status"]["conditions"]
+        (said,) = [each for each in conditions if each["type"] == "Connected"]
+        assert (said["status"], said["message"]) == ("True", text)
+        put_peer(cluster, controller, api, "shop", {"healthy": 1, "message": message})
+        await quiet(controller)
+        assert events.empty()
