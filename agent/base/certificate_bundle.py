@@ -1,7 +1,8 @@
 """Certificates that all replicas share in one Secret: the CA, earlier CAs, the serving certificate. Pure.
 
 Clients (API servers, peers of a gateway) must trust a CA before any replica serves a certificate of it, and until the
-last replica has stopped serving one. So a new CA passes through three states, each at least `overlap` long:
+last replica has stopped serving one. So a new CA passes through three states, each at least `overlap` long. The second
+lasts until all known clients have the new CA, or the old serving certificate is about to expire:
 
     ca.crt             serving certificate by
     old                old
@@ -111,18 +112,41 @@ def with_new_ca(bundle: Bundle, name: str, now: datetime, lifetimes: Lifetimes) 
     return replace(bundle, ca=ca, earlier=(bundle.ca.certificate, *bundle.earlier))
 
 
-def advance(bundle: Bundle, name: str, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Bundle:
-    """Return the bundle as it should be now; the given one if nothing is due."""
+def advance(
+    bundle: Bundle,
+    name: str,
+    names: Sequence[str],
+    now: datetime,
+    lifetimes: Lifetimes,
+    is_awaited: Callable[[bytes], bool] = lambda trusted: False,
+) -> Bundle:
+    """Return the bundle as it should be now; the given one if nothing is due.
+
+    :param is_awaited: returns True while clients are known to lack some of these CA certificates (PEM)
+    """
     if certificates.needs_renewal(bundle.ca.certificate, now):
         bundle = with_new_ca(bundle, name, now, lifetimes)
-    if _due(bundle, names, now, lifetimes):
+    if _due(bundle, names, now, lifetimes, is_awaited):
         bundle = replace(bundle, serving=_reissue(bundle, names, now, lifetimes))
     if bundle.earlier:
         bundle = replace(bundle, earlier=_still_trusted(bundle, now, lifetimes))
     return bundle
 
 
-def _due(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> bool:
+def is_held(bundle: Bundle, now: datetime, lifetimes: Lifetimes) -> bool:
+    """Return True if only clients that lack the new CA delay a serving certificate of it."""
+    known_since = certificates.made_at(bundle.ca.certificate)
+    old = not certificates.signed_by(bundle.serving.certificate, bundle.ca.certificate)
+    return old and now >= known_since + lifetimes.overlap
+
+
+def _due(
+    bundle: Bundle,
+    names: Sequence[str],
+    now: datetime,
+    lifetimes: Lifetimes,
+    is_awaited: Callable[[bytes], bool],
+) -> bool:
     serving = bundle.serving.certificate
     if not certificates.names_of(serving).issuperset(names):
         return True
@@ -130,7 +154,10 @@ def _due(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetim
         return certificates.needs_renewal(serving, now)
     known_since = certificates.made_at(bundle.ca.certificate)
     # While API servers may not know the new CA, even an old certificate near its end is better than a new one.
-    return now >= min(known_since + lifetimes.overlap, certificates.expiry(serving))
+    expiry = certificates.expiry(serving)
+    if now < min(known_since + lifetimes.overlap, expiry):
+        return False
+    return now >= expiry - lifetimes.overlap or not is_awaited(bundle.trusted)
 
 
 def _reissue(bundle: Bundle, names: Sequence[str], now: datetime, lifetimes: Lifetimes) -> Pair:

@@ -3,6 +3,7 @@
 Sources copy both to GatewayPeers, for the gateways of other clusters.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -16,6 +17,7 @@ from agent.model.gatewaypeer import is_address
 from agent.model.summary import told_uid
 
 _TEXT_LIMIT = 65536
+_DIGITS = 16
 _NODES = 3
 """Maximum number of nodes with published addresses, for a Service of type NodePort."""
 _OUTSIDE = ("ExternalIP", "InternalIP")
@@ -42,6 +44,16 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 def write(told: Told) -> str:
     """Return the value of the annotation."""
     return _encode(_Document(told.ca, list(told.addresses))).decode()
+
+
+def is_replacing(ca: str) -> bool:
+    """Return True if a CA (PEM) is being replaced: the old and the new certificate are both published."""
+    return ca.count("-----BEGIN CERTIFICATE-----") > 1
+
+
+def digest(ca: str) -> str:
+    """Return the digest of a CA (PEM) for the annotation of a GatewayPeer."""
+    return hashlib.sha256(ca.encode()).hexdigest()[:_DIGITS]
 
 
 def read(annotations: Mapping[str, str] | None) -> Told | None:

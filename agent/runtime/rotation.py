@@ -41,12 +41,14 @@ class Rotation:
         keeper: str,
         remedy: str,
         told: Callable[[], bytes] = lambda: b"",
+        is_awaited: Callable[[bytes], bool] = lambda trusted: False,
     ) -> None:
         """Initialise.
 
         :param keeper: owner that is recorded on the Secret
         :param remedy: message if the Secret has another owner
         :param told: CA certificates that clients currently trust (PEM); a new CA after a start keeps them
+        :param is_awaited: returns True while clients lack some of these CA certificates (PEM)
         """
         self._client = client
         self._namespace = namespace
@@ -57,6 +59,7 @@ class Rotation:
         self._labels = {"app.kubernetes.io/managed-by": keeper}
         self._remedy = remedy
         self._told = told
+        self._is_awaited = is_awaited
         self.bundle: Bundle | None = None  #: as last read or written; None before the first refresh
 
     async def refresh(self) -> Bundle:
@@ -108,7 +111,7 @@ class Rotation:
         if bundle is None:
             found = bundles.new(self._secret, self._names, now, self._lifetimes)
             return bundles.trusting(found, self._told(), now)
-        return bundles.advance(bundle, self._secret, self._names, now, self._lifetimes)
+        return bundles.advance(bundle, self._secret, self._names, now, self._lifetimes, self._is_awaited)
 
     async def _create(self) -> Bundle:
         want = self._advance(self._successor())

@@ -78,6 +78,30 @@ def test_a_new_ca_is_first_trusted_then_used_and_the_old_one_then_forgotten(fres
     assert done == replace(used, earlier=())
 
 
+def test_the_earlier_ca_serves_until_clients_have_the_new_one_or_its_certificate_is_about_to_expire(
+    fresh: Bundle,
+) -> None:
+    start = NOW + 201 * DAY
+    serving = replace(fresh, serving=certificates.issue(fresh.ca, NAMES, start - DAY, LIFETIMES.certificate))
+    announced = advance(serving, start)
+    expiry = certificates.expiry(serving.serving.certificate)
+    asked = list[bytes]()
+
+    def lacking(trusted: bytes) -> bool:
+        asked.append(trusted)
+        return True
+
+    for at in (start + 10 * MINUTE, expiry - 11 * MINUTE):
+        assert bundles.advance(announced, "test", NAMES, at, LIFETIMES, lacking) == announced
+        assert bundles.is_held(announced, at, LIFETIMES)
+    assert set(asked) == {announced.trusted}
+    used = advance(announced, start + 10 * MINUTE)
+    forced = bundles.advance(announced, "test", NAMES, expiry - 10 * MINUTE, LIFETIMES, lacking)
+    for each in (used, forced):
+        assert certificates.signed_by(each.serving.certificate, announced.ca.certificate)
+        assert not bundles.is_held(each, expiry, LIFETIMES)
+
+
 def test_what_is_served_is_trusted_at_every_step_of_ten_years(fresh: Bundle) -> None:
     bundle, at, known = fresh, NOW, {fresh.ca.certificate}
     while at < NOW + 3650 * DAY:

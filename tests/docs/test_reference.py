@@ -137,7 +137,7 @@ def test_every_key_that_we_write_is_documented_and_no_other() -> None:
     of_links = {links.ANNOTATION_NETWORKS, links.ANNOTATION_POD_IPS, links.LABEL_LINK_OF, links.LABEL_SKUPPER}
     of_links |= {links.LABEL_LINKERD, links.LABEL_FEDERATED}
     of_links |= {links.ANNOTATION_LINKED_SERVICE, links.ANNOTATION_LINKED_IN}
-    of_links |= {links.ANNOTATION_GATEWAY, links.LABEL_GATEWAY_PEER}
+    of_links |= {links.ANNOTATION_GATEWAY, links.ANNOTATION_TRUSTED_CA, links.LABEL_GATEWAY_PEER}
     of_links |= {links.LABEL_HEADLESS_OF, links.LABEL_GATEWAY_HOST}
     of_links |= OF_NETWORKS | {mcs.LABEL_DERIVED, mcs.ANNOTATION_EXPORTED_IN}
     of_delegates = {delegates.ANNOTATION_NEW_LABELS, delegates.ANNOTATION_LABELS_FILE}

@@ -50,6 +50,9 @@ GATEWAY_USABLE = "GatewayUsable"
 ANNOTATION_GATEWAY = SHORT_PREFIX + "gateway"
 """Annotation of the ClusterSummary: JSON of the addresses of a cluster's gateways, and of the CA of their
 certificates."""
+ANNOTATION_TRUSTED_CA = SHORT_PREFIX + "trusted-ca"
+"""Annotation of a GatewayPeer: digest of the CA of this cluster's gateways that the source has written to the peer's
+cluster; empty if it has written none there."""
 GATEWAY_SLICE_MANAGER = "gateway.flotilla"
 """Manager of EndpointSlices that route traffic to local gateways (`endpointslice.kubernetes.io/managed-by`)."""
 LABEL_GATEWAY_PEER = SHORT_PREFIX + "gateway-peer"

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 
 from agent.api import names
 from agent.api.kinds import CLUSTER_SUMMARIES, GATEWAY_PEERS, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_GATEWAY
+from agent.api.names.links import ANNOTATION_GATEWAY, ANNOTATION_TRUSTED_CA
 from agent.base.grace import ABSENT_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.health.agent_health import is_readable
@@ -31,7 +31,7 @@ from agent.kube.store import Object
 from agent.model import gatewayaffinity
 from agent.model.endpoints import is_mirror
 from agent.model.gatewaylink import manifest
-from agent.model.gatewaytold import Told, read
+from agent.model.gatewaytold import Told, digest, is_replacing, read
 from agent.runtime.controller import Controller
 from agent.services.gateways.changes import At, PendingChanges
 from agent.services.gateways.headless import HeadlessOffers
@@ -166,7 +166,33 @@ class GatewayPeersController(Controller[At]):
             if services or offered or headless:
                 seen.add(uid)
                 found[name] = manifest(name, namespace, self._deps.cluster_uid, uid, told, services, offered, headless)
+                found[name]["metadata"]["annotations"] = {
+                    ANNOTATION_TRUSTED_CA: self._trusted_ca(node, other, namespace)
+                }
         return found, unknown, same
+
+    def _trusted_ca(self, node: str, other: str, namespace: str) -> str:
+        """Return the digest of a cluster's CA in another cluster's GatewayPeer; empty if there is none.
+
+        It changes only while the CA is replaced, which saves writes.
+        """
+        known, told = self._peer(node, other, namespace), self._told(node)
+        had = known.annotations.get(ANNOTATION_TRUSTED_CA) if known is not None else None
+        if had is not None and told is not None and not is_replacing(told.ca):
+            return had
+        there = self._peer(other, node, namespace)
+        return digest(there.decode()["spec"]["ca"]) if there is not None else ""
+
+    def _peer(self, node: str, other: str, namespace: str) -> Object | None:
+        """Return the GatewayPeer that represents one cluster in another one."""
+        written = self._written.get(node)
+        return written.store.get((namespace, self._sharing.gateway_peer(other))) if written is not None else None
+
+    def _ca_arrived(self, node: str, peer: Object) -> None:
+        """Requeue the GatewayPeer that informs a cluster whose new CA another cluster has got."""
+        for other in (LOCAL, *self._sharing.serving(peer.namespace)):
+            if other in self._written and self._sharing.gateway_peer(other) == peer.name:
+                self._add((other, peer.namespace), self._sharing.gateway_peer(node))
 
     def _stands(self, node: str) -> bool:
         """Return whether a cluster's gateways still count although its summary is unusable or does not name them."""
@@ -214,6 +240,8 @@ class GatewayPeersController(Controller[At]):
             if old is None or new is None or len(generations) == 2:
                 namespace = (new or old).namespace  # type: ignore[union-attr]
                 self._add((node, namespace), (new or old).name)  # type: ignore[union-attr]
+                if new is not None and (ca := _ca(new)) != _ca(old) and is_replacing(ca):
+                    self._ca_arrived(node, new)
                 if self._headless.changed(old, new):
                     self._of(namespace)
 
@@ -296,3 +324,7 @@ class GatewayPeersController(Controller[At]):
     def _add(self, key: At, peer: str = "") -> None:
         self._changes.add(key, peer)
         self.queue.add(key)
+
+
+def _ca(peer: Object | None) -> str:
+    return str(peer.decode()["spec"]["ca"]) if peer is not None else ""

@@ -116,7 +116,7 @@ class PeerWriter:
                 # The existing peer lacks the label that the agent's watch selects: a user has removed it.
                 await port.delete(GATEWAY_PEERS, name, namespace)
                 raw = await port.create_raw(GATEWAY_PEERS, wanted)
-        elif body := merge_patch({"spec": obj.decode()["spec"]}, {"spec": wanted["spec"]}):
+        elif body := _correction(obj, wanted):
             raw = await port.patch_raw(GATEWAY_PEERS, name, body, namespace)
         else:
             return False
@@ -126,3 +126,11 @@ class PeerWriter:
     def _port(self, node: str) -> Port:
         target = self._deps.targets.by_node(node) if node else None
         return target.port if target is not None else self._deps.local.port
+
+
+def _correction(obj: Object, wanted: Raw) -> Raw:
+    """Return the patch that corrects spec and annotations of a GatewayPeer; empty if both are correct."""
+    annotations = wanted["metadata"].get("annotations", {})
+    has = {key: obj.annotations[key] for key in annotations if key in obj.annotations}
+    old = {"metadata": {"annotations": has}, "spec": obj.decode()["spec"]}
+    return merge_patch(old, {"metadata": {"annotations": annotations}, "spec": wanted["spec"]}) or {}
