@@ -15,7 +15,7 @@ from agent.drivers.driver import BY_ADDRESSES, LOCAL, Place
 from agent.drivers.spread import Spread
 from agent.kube.informer import Informer
 from agent.kube.store import Key, Object
-from agent.model.endpoints import HEADLESS_LABEL, is_own
+from agent.model.endpoints import HEADLESS_LABEL, is_mirror, is_own
 from agent.model.links import reason_of
 from agent.model.pod_networks import NOTHING_TOLD, Networks, read
 from agent.model.service import is_native, is_shared, is_shared_by_namespace
