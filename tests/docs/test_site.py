@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from hack.lab.sandbox.objects import REPOSITORY
 from hack.lab.site.__main__ import faults, main, mermaid, pages
 from hack.lab.site.markdown import converted, diagrams
 
@@ -25,6 +26,11 @@ def test_lists_and_tables_are_separated_from_the_text_above() -> None:
 
 def test_there_are_pictures() -> None:
     assert sum(len(diagrams(text)) for path, text in pages().items() if path.startswith("docs/")) >= 14
+
+
+def test_every_page_is_in_the_navigation() -> None:
+    listed = (REPOSITORY / "hack/lab/site/mkdocs.yml").read_text()
+    assert [path for path in pages() if path.startswith("docs/") and path.removeprefix("docs/") not in listed] == []
 
 
 @pytest.mark.full("Installs Mermaid.")
