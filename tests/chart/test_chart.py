@@ -20,7 +20,7 @@ from agent.api.crds import ac3_crds, crds, p2code_crds, placement_crds
 from agent.api.crds.addons import hub_crds
 from agent.api.gatewayroles import GATEWAY, GATEWAY_HOSTS, KEEP_GATEWAYS
 from agent.api.hookroles import UNINSTALL
-from agent.api.hubroles import hub_objects
+from agent.api.hubroles import HUB, hub_objects
 from agent.api.names.links import GATEWAY_SECRET
 from agent.api.ownroles import (
     AGENT,
@@ -35,6 +35,7 @@ from agent.api.ownroles import (
 from agent.api.placementroles import (
     AC3_NETWORKS,
     EVALUATE_PLACEMENTS,
+    KLUSTERLET,
     P2CODE,
     P2CODE_WORKS,
     PLACEMENT_SCORES,
@@ -275,7 +276,7 @@ def test_the_agent_may_watch_the_kinds_that_give_scores() -> None:
 def test_roles_have_exactly_the_verbs_of_the_table(account: Account) -> None:
     without = {"creation of its own registration", SOURCE_API, USED, KEEP_GATEWAYS}
     without |= {EVALUATE_PLACEMENTS, SERVE_PLACEMENTS, PLACEMENT_SCORES, P2CODE, SHARE_BY_SKUPPER, LINK_NAMESPACES}
-    without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS, GATEWAY_HOSTS}
+    without |= {AC3_NETWORKS, P2CODE_WORKS, SHARE_BY_LINKERD, SERVE_MCS, GATEWAY_HOSTS, HUB, KLUSTERLET}
     without |= {ownroles.SECRETS_OF_TARGETS, ownroles.ASK_FOR_USERS}
     rendered = roles_of(template(), account.name)
     assert rendered == granted(role_objects(account, NAMESPACE, without=without))
