@@ -69,8 +69,8 @@ def test_finalizers_of_proxy_pods_have_one_writer_for_each_occasion(pattern: str
 
 
 def test_no_controller_patches_finalizers_of_pods_by_itself() -> None:
-    """Controllers patch those of Targets, Secrets, ConfigMaps, volumes, applications, ManifestWorks; the webhook adds
-    the first to pods."""
+    """Controllers patch those of Targets, Secrets, ConfigMaps, volumes, applications, and kinds of Open Cluster
+    Management; the webhook adds the first to pods."""
     patch = re.compile(r"\"finalizers\":|\[\"finalizers\"\] =")
     found = {name for name, text in sources().items() if patch.search(text)}
     assert found == {
@@ -78,6 +78,8 @@ def test_no_controller_patches_finalizers_of_pods_by_itself() -> None:
         "agent/cli/remove_finalizers.py",
         "agent/clusters/copies/admiralty_finalizers.py",
         "agent/clusters/stores/proxies.py",
+        "agent/hub/registration.py",
+        "agent/hub/rights.py",
         "agent/klusterlet/ledger.py",
         "agent/klusterlet/works.py",
         "agent/services/ac3/controller.py",
