@@ -19,6 +19,7 @@ from agent.base.backoff import Backoff
 from agent.base.events import set_within
 from agent.base.listeners import tell
 from agent.base.metrics import WATCH_EVENTS, WATCH_RESTARTS
+from agent.base.progress import expect
 from agent.kube.budget import Budget
 from agent.kube.client import METADATA_LIST, METADATA_ONE, Client, selectors
 from agent.kube.contents import Contents
@@ -43,8 +44,10 @@ log = logging.getLogger(__name__)
 
 IDLE_SECONDS = 100.0
 """API servers send a bookmark about once a minute: a stream that is silent for longer may be dead."""
-REST_SECONDS = 120.0
-"""Longest additional pause while the cluster does not answer. Whoever finds out that it does interrupts the pause."""
+REST_SECONDS = 3600.0
+"""Longest additional pause while the cluster does not answer; the answer to a probe interrupts it. Retries would keep
+the slots for openings (`openings`) from the watches of other clusters."""
+_REST_STEP_SECONDS = 60.0
 _STREAM_SECONDS = (300, 600)
 _SHORT_STREAM_SECONDS = 1.0
 _RELIST_SECONDS = 30.0
@@ -312,8 +315,9 @@ class Informer:
 
     async def _pause(self, backoff: Backoff | None) -> None:
         if backoff is not None:
-            pause = backoff.next()
-            if self._rests:
-                pause += REST_SECONDS * random.random()
-            await set_within(self._interrupt, pause)
+            await set_within(self._interrupt, backoff.next())
+            until = time.monotonic() + REST_SECONDS * random.random()
+            while self._rests and time.monotonic() < until:
+                expect(_REST_STEP_SECONDS)
+                await set_within(self._interrupt, _REST_STEP_SECONDS)
         self._interrupt.clear()

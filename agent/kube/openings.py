@@ -8,9 +8,13 @@ import asyncio
 from collections.abc import Callable
 from weakref import WeakKeyDictionary
 
+from agent.base.progress import expect
+
 AT_ONCE = 32
-LONGEST_SECONDS = 1.0
+LONGEST_SECONDS = 2.0
 """Seconds after which an opening no longer counts: a cluster that does not answer must not delay the others."""
+_QUEUE_SECONDS = 300.0
+"""Seconds that a watch may wait for others, most of which take milliseconds."""
 
 _of_loops: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
 
@@ -19,6 +23,8 @@ async def begin_opening() -> Callable[[], None]:
     """Wait until a watch may be opened. Return the function that ends the opening; more calls of it do nothing."""
     loop = asyncio.get_running_loop()
     slots = _of_loops.setdefault(loop, asyncio.Semaphore(AT_ONCE))
+    if slots.locked():
+        expect(_QUEUE_SECONDS)
     await slots.acquire()
     is_over = False
 
