@@ -85,8 +85,8 @@ class Trial:
 
         await until(counted)
 
-    async def evict(self) -> str:
-        return await self._writer.evict(self._namespace, Evict(self._pod), OWNER)
+    async def evict(self, **fields: Any) -> str:
+        return await self._writer.evict(self._namespace, Evict(replace(self._pod, **fields)), OWNER)
 
     async def ends(self) -> bool:
         """Return whether the pod is terminating or has been deleted."""
@@ -121,6 +121,15 @@ async def test_a_pod_is_evicted_once_its_budget_lets_it_go(trial: Trial) -> None
     assert not await trial.ends()
     await trial.budget(1)
     assert await trial.evict() == ""
+    assert await trial.ends()
+
+
+async def test_no_budget_keeps_a_pod_in_a_lost_target_whose_last_status_is_ready(trial: Trial) -> None:
+    """Nothing updates that status, so the budget would count the pod as healthy forever."""
+    await trial.budget(0)
+    assert "disruption budget" in await trial.evict(cause="Lost", answers=True, available=True), "it serves"
+    assert not await trial.ends()
+    assert await trial.evict(cause="Lost", answers=False, available=True) == ""
     assert await trial.ends()
 
 
