@@ -72,6 +72,8 @@ class Target:
         self._clock = clock
         self._probing = probing
         self._probe_asked = asyncio.Event()
+        self._rests = False
+        """Whether the watches rest because the target does not answer."""
         self.chaperons = self.informer(CHAPERONS, labels=names.LABEL_PARENT_UID)
         self.chaperons.store.index("parent", parent_of)
         self.trust = StoreFreshness(self.chaperons, self._believe)
@@ -181,12 +183,21 @@ class Target:
         """Probe until cancelled; report every change of state to `changed`."""
         while True:
             self._probe_asked.clear()
-            self._conclude(await self._probe() or self._unread())
+            error = await self._probe()
+            if error is None:
+                self._wake()
+            self._conclude(error or self._unread())
             self._look_for_flaws()
             asked = await set_within(self._probe_asked, self._pause())
             if not asked and self.ready and not (self.slow or self.record.failures):
                 # A lease that was read meanwhile replaces one probe.
                 await set_within(self._probe_asked, self._agent.heard_for(self._probing.interval))
+
+    def _wake(self) -> None:
+        """End the rest of the watches: the target counts as unread until they have resumed."""
+        if self._rests:
+            self._rests = False
+            self.cluster.informers.interrupt()
 
     def _look_for_flaws(self) -> None:
         unreadable = self.cluster.informers.flaws()
@@ -250,14 +261,11 @@ class Target:
         unanswered = (old.unanswered_since or now) if silent or state is State.UNREACHABLE else None
         self.trust.lose()
         if silent and not self.is_self:
-            # The next probe that is answered interrupts their pauses.
+            self._rests = True
             self.cluster.informers.rest()
         self._become(Record(state, message, since, failures, silent, unanswered))
 
     def _answered(self, old: Record) -> None:
-        again = old.failures > 0 and old.state is not State.READY
-        if again and not self.is_self:
-            self.cluster.informers.interrupt()
         if problem := self.identity.problem:
             self.identified = False
             self.trust.lose()
@@ -271,14 +279,14 @@ class Target:
         elif self.chaperons.synced.is_set() and not self.trust.doubted:
             self._believe()
         else:
-            self._catch_up(old, again)
+            self._catch_up(old)
 
-    def _catch_up(self, old: Record, again: bool) -> None:
+    def _catch_up(self, old: Record) -> None:
         """Bring the stores of an answering target up to date."""
-        self.trust.answered(again=again)
-        if again and self.is_self:
+        self.trust.answered(again=old.failures > 0)
+        if old.failures:
             # Other users of the local cluster share its watches.
-            self.chaperons.interrupt()
+            (self.chaperons if self.is_self else self.cluster.informers).interrupt()
         error = self.chaperons.error
         if old.state is not State.CONNECTING:
             self._become(Record(State.CONNECTING, "reachable again, reading its state", self._clock.now()))
