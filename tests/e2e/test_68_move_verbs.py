@@ -242,3 +242,27 @@ async def test_a_drain_says_before_how_each_pod_would_go_and_why_one_would_not(f
     assert (code, "us: not in --allowed-targets of the agent (eu)" in output) == (0, True)
     target = await fleet.source.get(TARGETS, "eu", namespace)
     assert SHORT_PREFIX + "retire" not in target["metadata"].get("annotations", {})
+
+
+@pytest.mark.full("A variant of the dry runs above: all pods of a target together need more capacity than exists.")
+async def test_dry_runs_judge_all_pods_of_a_target_together(fleet: Fleet, namespace: str) -> None:
+    """Each node of the other target has capacity for one pod. One node is taken, so one pod of all finds none."""
+    nodes = await fleet.clients["us"].list(NODES)
+    large = {"cpu": f"{int(nodes[0]['status']['allocatable']['cpu']) * 3 // 5}"}
+    for app, target, replicas in (("there", "us", 1), ("web", "eu", len(nodes))):
+        made = manifests.deployment(app, replicas)
+        made["metadata"]["annotations"] = {KEY: target}
+        made["spec"]["template"]["spec"]["containers"][0]["resources"] = {"requests": large}
+        await fleet.source.create(DEPLOYMENTS, made, namespace)
+        await in_target(fleet, namespace, target, replicas, app)
+    both = {"metadata": {"annotations": {KEY: "eu,us"}}}
+    await fleet.source.patch(DEPLOYMENTS, "web", both, namespace)
+    wanted = f"of {len(nodes)} pods {len(nodes) - 1} move, 1 find no room, 0 stay"
+    for verb in ("drain", "failover"):
+
+        async def judged(verb: str = verb) -> bool:
+            code, output, _ = await run(fleet, namespace, verb, "eu", "--dry-run")
+            return code == 0 and wanted in output.splitlines()
+
+        await fleet.until(f"{verb} says {wanted}", judged, about=namespace)
+    assert len(await in_target(fleet, namespace, "eu", len(nodes))) == len(nodes)
