@@ -66,20 +66,20 @@ class Actions:
         for some in _side_by_side(actions):
             may = some
             if _begins(some[0]):
-                may = [action for ahead, action in enumerate(some) if self._may_begin(action, ahead)]
+                may = [action for ahead, action in enumerate(some) if self._may_begin(key, action, ahead)]
                 again += [AGAIN_SECONDS] if len(may) < len(some) else []
             pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
             again += [pause for pause in pauses if pause]
         return min(again, default=None)
 
-    def _may_begin(self, action: Action, ahead: int) -> bool:
+    def _may_begin(self, key: OwnerKey, action: Action, ahead: int) -> bool:
         """Return whether a move may begin, and count it.
 
         :param ahead: how many of its batch begin before it
         """
         assert isinstance(action, Create | Evict)
         rank = (action.old.lost, action.old.priority)
-        may = self._limits.may_begin(rank, ahead=ahead)
+        may = self._limits.may_begin(rank, key, ahead=ahead)
         if may:
             self._limits.begin(action.old.uid, rank)
         return may

@@ -100,7 +100,10 @@ class Mover(Controller[OwnerKey]):
     def _pod_changed(self, old: Object | None, new: Object | None) -> None:
         pod = new or old
         assert pod is not None
-        self._starting.note(old, new, time.monotonic(), self._deps.server_now)
+        if self._starting.note(old, new, time.monotonic(), self._deps.server_now):
+            first = self._limits.first_refused()
+            if first is not None:
+                self.queue.add(first)
         key = owner_of(pod)
         told = new is not None and old is None and _PLACED in new.raw
         if told or key in self._busy or any(each is not None and self._is_concerned(each) for each in (old, new)):
@@ -115,9 +118,9 @@ class Mover(Controller[OwnerKey]):
         self._priorities[key[3]] = pod.priority
         self.queue.add(key)
 
-    def order(self, key: OwnerKey) -> int:
-        """Return a smaller number for pods of a higher priority class."""
-        return -self._priorities.get(key[3], 0)
+    def order(self, key: OwnerKey) -> tuple[int, OwnerKey]:
+        """Return the sort key of an owner: pods of a higher priority class first, then by kind, namespace and name."""
+        return -self._priorities.get(key[3], 0), key
 
     def _choice_changed(self, pods: Iterable[Key]) -> None:
         self._checks.add(pod for key in pods if (pod := self._proxies.store.get(key)) is not None)
@@ -232,7 +235,7 @@ class Mover(Controller[OwnerKey]):
         """Return whether an owner's first move would begin now; also True if none of its pods has to move."""
         leaving = [pod for pod in pods if self._is_concerned(pod)]
         lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in leaving)
-        return not leaving or self._limits.may_begin((lost, -self.order(key)))
+        return not leaving or self._limits.may_begin((lost, self._priorities.get(key[3], 0)), key)
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]

@@ -1,4 +1,7 @@
-"""Limits of moves: at the same time, and per second. Lost pods begin first, then those of a higher priority."""
+"""Limits of moves: at the same time, and per second.
+
+Lost pods begin first, then those of a higher priority; pods that are equal in both begin in the order of their owners.
+"""
 
 import math
 import time
@@ -10,7 +13,7 @@ from agent.base.clock import parse
 from agent.kube.store import Object
 from agent.model import replacement
 from agent.model.podstate import ENDED
-from agent.moves.mover.facts import facts_of, is_replacement
+from agent.moves.mover.facts import OwnerKey, facts_of, is_replacement
 
 AGAIN_SECONDS = 1.0
 """Seconds until an owner whose move may not begin yet tries again."""
@@ -56,25 +59,28 @@ class Starting:
         self._starts: dict[str, _Start] = {}
         """Starts by UID of the replacement, the oldest first."""
 
-    def note(self, old: Object | None, new: Object | None, moment: float, now: datetime) -> None:
-        """Follow a change of a proxy pod.
+    def note(self, old: Object | None, new: Object | None, moment: float, now: datetime) -> bool:
+        """Follow a change of a proxy pod. Return True if it has released a slot.
 
         :param now: time of day by the API server's clock
         """
+        released = False
         if old is not None and (new is None or new.uid != old.uid):
-            self._starts.pop(old.uid, None)
+            released = self._starts.pop(old.uid, None) is not None
         if new is None:
-            return
+            return released
         known = self._starts.get(new.uid)
         if not _starts(new):
-            self._starts.pop(new.uid, None)
-        elif known is not None:
+            return self._starts.pop(new.uid, None) is not None or released
+        if known is not None:
             self._starts[new.uid] = known._replace(node=new.node_name)
+            released |= known.lost and not known.node and bool(new.node_name)
         else:
             age = max(0.0, (now - parse(new.head.metadata.creation_timestamp or "")).total_seconds())
             if age < _STUCK_SECONDS:
                 replaces = new.hot_annotations.replaces
                 self._starts[new.uid] = _Start(moment - age, replaces, new.node_name, _is_for_lost(new))
+        return released
 
     def under_way(self, moment: float) -> list[str]:
         """Return the UIDs of pods whose replacements take a slot: they are starting and not stuck.
@@ -119,14 +125,19 @@ class Limits:
         self._at = time.monotonic()
         self._refused: dict[Rank, float] = {}
         """Moment of the last refusal by rank."""
+        self._waiting: dict[Rank, dict[OwnerKey, float]] = {}
+        """Owners whose last try was refused, with its moment, by rank; the oldest first."""
         self._begun: dict[str, tuple[Rank, float]] = {}
         """Rank and moment of the moves that have begun lately, by UID of the pod, the oldest first."""
         self._last: dict[Rank, float] = {}
         """Moment of the last move that began, by rank."""
         self._is_others_turn = False
 
-    def may_begin(self, rank: Rank, *, ahead: int = 0) -> bool:
-        """Return True if one more move may begin now. After a refusal lower ranks wait until this rank tries again.
+    def may_begin(self, rank: Rank, owner: OwnerKey, *, ahead: int = 0) -> bool:
+        """Return True if one more move may begin now.
+
+        After a refusal lower ranks wait until this rank tries again, and later owners of this rank until this owner
+        does: otherwise it would depend on timers which of them gets scarce capacity.
 
         :param rank: rank of the pod; the rate does not apply to lost pods, since they serve no client
         :param ahead: number of moves that begin at the same time and are not in the stores yet
@@ -134,11 +145,25 @@ class Limits:
         now, lost = time.monotonic(), rank[0]
         self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
         self._at = now
-        self._refused = {each: at for each, at in self._refused.items() if now - at < _ASKS_SECONDS}
-        may = (lost or self._left >= 1.0) and self._has_slot(rank, ahead, now)
+        self._forget_refused(now)
+        may = (lost or self._left >= 1.0) and self._has_slot(rank, owner, ahead, now)
+        waiting = self._waiting.setdefault(rank, {})
+        waiting.pop(owner, None)
         if not may:
-            self._refused[rank] = now
+            self._refused[rank] = waiting[owner] = now
         return may
+
+    def first_refused(self) -> OwnerKey | None:
+        """Return the owner that the next free slot is for, None if no owner waits for one."""
+        self._forget_refused(time.monotonic())
+        return min(self._waiting[max(self._waiting)]) if self._waiting else None
+
+    def _forget_refused(self, now: float) -> None:
+        self._refused = {each: at for each, at in self._refused.items() if now - at < _ASKS_SECONDS}
+        for owners in self._waiting.values():
+            while owners and now - next(iter(owners.values())) >= _ASKS_SECONDS:
+                del owners[next(iter(owners))]
+        self._waiting = {rank: owners for rank, owners in self._waiting.items() if owners}
 
     def begin(self, uid: str, rank: Rank) -> None:
         """Record that a move begins.
@@ -154,20 +179,23 @@ class Limits:
         while now - next(iter(self._begun.values()))[1] >= _STUCK_SECONDS:
             del self._begun[next(iter(self._begun))]
 
-    def _has_slot(self, rank: Rank, ahead: int, now: float) -> bool:
-        """Return True if a slot is free for a rank. The highest waiting rank has all slots while its pods start."""
+    def _has_slot(self, rank: Rank, owner: OwnerKey, ahead: int, now: float) -> bool:
+        """Return True if a slot is free for an owner. The highest waiting rank has all slots while its pods start."""
         under_way = self._starting.under_way(now)
         free = self._parallel - len(under_way) - ahead
+        if free <= 0:
+            return False
+        earlier = sum(each < owner for each in self._waiting.get(rank, ()))
         asking = {*self._refused, rank}
         top = max(asking)
         below = asking - {top}
         if not below or not self._is_stuck(top, now):
-            return free > 0 and rank == top
+            return free > earlier and rank == top
         reserved = max(1, self._parallel // 8) if self._parallel > 1 else int(self._is_others_turn)
         left = reserved - sum(uid in self._begun and self._begun[uid][0] < top for uid in under_way)
         if rank == top:
-            return free > max(0, left)
-        return free > 0 and left > 0 and rank == self._turn(below, now)
+            return free - earlier > max(0, left)
+        return min(free, left) > earlier and rank == self._turn(below, now)
 
     def _turn(self, below: Collection[Rank], now: float) -> Rank:
         """Return the rank that reserved slots go to: the highest whose pods start, else the least recently served."""

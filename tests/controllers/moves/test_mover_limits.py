@@ -11,6 +11,7 @@ from agent.api.kinds import PODS
 from agent.base.clock import parse
 from agent.kube.store import Object
 from agent.moves.mover import limits
+from agent.moves.mover.facts import OwnerKey
 from agent.moves.mover.limits import AGAIN_SECONDS, PLACES_SECONDS, STARTS_SECONDS, Limits, Starting
 
 CREATED = "2026-11-24T12:00:00Z"
@@ -30,6 +31,10 @@ def replacement(
     return Object(PODS, msgspec.json.encode({**body, "status": status}))
 
 
+def of(owner: str) -> OwnerKey:
+    return "ReplicaSet", "default", owner, f"uid of {owner}"
+
+
 class Moves:
     """Limits with a clock that the test sets, for replacements that it creates."""
 
@@ -46,9 +51,9 @@ class Moves:
     def count(self) -> int:
         return len(self.starting.under_way(self.now))
 
-    def begin(self, uid: str, rank: limits.Rank, node: str = "us") -> bool:
+    def begin(self, uid: str, rank: limits.Rank, node: str = "us", owner: str = "web") -> bool:
         """Try to begin a move; return whether it has begun."""
-        may = self.limits.may_begin(rank)
+        may = self.limits.may_begin(rank, of(owner))
         if may:
             self.limits.begin(f"old-{uid}", rank)
             self.see(replacement(uid, node=node))
@@ -120,16 +125,16 @@ def test_lost_pods_come_first_then_those_of_the_highest_priority_class(monkeypat
     moves.see(replacement("a", ready=True))
     assert not moves.begin("c", (True, 7))
     assert not moves.begin("c", (False, 99))
-    assert moves.limits.may_begin((True, 9))
+    assert moves.limits.may_begin((True, 9), of("web"))
     assert not moves.begin("c", (True, 7)), "more of the higher class may ask"
     moves.now = 3 * AGAIN_SECONDS
-    assert moves.limits.may_begin((True, 7)), "none of it has asked any more"
+    assert moves.limits.may_begin((True, 7), of("web")), "none of it has asked any more"
     moves.limits.begin("c", (True, 7))
     moves.now = 6 * AGAIN_SECONDS
-    assert moves.limits.may_begin((False, 0))
+    assert moves.limits.may_begin((False, 0), of("web"))
     moves.limits.begin("d", (False, 0))
-    assert not moves.limits.may_begin((False, 0)), "the rate"
-    assert moves.limits.may_begin((True, 0)), "which does not hold lost pods"
+    assert not moves.limits.may_begin((False, 0), of("web")), "the rate"
+    assert moves.limits.may_begin((True, 0), of("web")), "which does not hold lost pods"
 
 
 def test_a_rank_without_room_leaves_an_eighth_of_the_slots_to_lower_ones(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,6 +181,27 @@ def test_a_single_slot_goes_to_a_rank_without_room_and_to_lower_ones_in_turn(mon
 def test_asking_whether_a_move_may_begin_takes_no_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     moves = Moves(monkeypatch, 2)
     moves.see(replacement())
-    assert all(moves.limits.may_begin(SERVES) for _ in range(3))
+    assert all(moves.limits.may_begin(SERVES, of("web")) for _ in range(3))
     moves.limits.begin("old", SERVES)
-    assert not moves.limits.may_begin(SERVES)
+    assert not moves.limits.may_begin(SERVES, of("web"))
+
+
+def test_a_free_slot_is_for_the_first_owner_of_the_highest_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whichever asks first: capacity for all of them may not exist."""
+    moves = Moves(monkeypatch, 2)
+    for uid in "ab":
+        assert moves.begin(uid, LOST, owner="full")
+    assert moves.limits.first_refused() is None
+    for owner in ("c", "b", "d"):
+        assert not moves.begin(f"of-{owner}", LOST, owner=owner)
+    assert not moves.begin("of-a", (True, -1), owner="a")
+    assert moves.limits.first_refused() == of("b")
+    assert moves.starting.note(replacement("a"), replacement("a", ready=True), moves.now, BEGAN), "it is ready"
+    assert not moves.begin("of-c", LOST, owner="c")
+    assert not moves.begin("of-d", LOST, owner="d")
+    assert moves.begin("of-b", LOST, owner="b")
+    assert moves.limits.first_refused() == of("c")
+    assert moves.starting.note(replacement("b"), None, moves.now, BEGAN), "it was deleted"
+    assert not moves.begin("of-d", LOST, owner="d")
+    moves.now = 3 * AGAIN_SECONDS
+    assert moves.begin("of-d", LOST, owner="d"), "the owner before it has not asked again"

@@ -63,7 +63,7 @@ def test_an_owner_keeps_its_place_in_the_queue_after_a_look_that_found_nothing_t
     pod = Object(PODS, encode({"metadata": metadata, "spec": {"priority": 9}}))
     mover._add(pod)
     mover._rest(owner_of(pod), [pod])
-    assert mover.order(owner_of(pod)) == -9
+    assert mover.order(owner_of(pod))[0] == -9
 
 
 async def test_a_terminating_pod_in_a_silent_target_asks_for_no_slot_and_has_no_owner_read() -> None:

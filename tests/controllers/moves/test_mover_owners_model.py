@@ -157,7 +157,7 @@ class Fleet:
     def apply(self, app: App, action: Action) -> None:
         match action:
             case Create(old, name):
-                if self.limits.may_begin(rank := (old.lost, old.priority)):
+                if self.limits.may_begin(rank := (old.lost, old.priority), ("ReplicaSet", "default", app.uid, app.uid)):
                     self.limits.begin(old.uid, rank)
                     self.begun.append(app.uid)
                     new = Pod(name, f"{name}-{self.now}", owned=False, selected=False, replaces=old.uid)
