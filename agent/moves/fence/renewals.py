@@ -95,7 +95,9 @@ class FenceController(Controller[Key]):
                     spec = lease.setdefault("spec", {})
                     term = self._next_term(key, spec.get("leaseDurationSeconds"))
                     spec |= {"leaseDurationSeconds": term, "renewTime": micro_stamp(self._deps.clock.now())}
-                    self._belong(target, key, lease)
+                    if not self._belong(target, key, lease) and "uid" not in lease["metadata"]:
+                        # No chaperon to fence yet. A Lease without an owner would stay if none is ever created.
+                        return
                     self._leases[key] = msgspec.json.decode(await self._write(target, lease))
                     self._sent.grow(key, grows=term != int(self._term))
             except TimeoutError:
@@ -123,10 +125,10 @@ class FenceController(Controller[Key]):
             spec = {"holderIdentity": self._deps.cluster_uid}
             return {"apiVersion": LEASES.api_version, "kind": LEASES.name, "metadata": metadata, "spec": spec}
 
-    def _belong(self, target: Target, key: Key, lease: dict[str, Any]) -> None:
+    def _belong(self, target: Target, key: Key, lease: dict[str, Any]) -> bool:
         """Make fenced chaperons the owners of a Lease, so that it is deleted with the last of them.
 
-        A few owners suffice: a deleted Lease is created again while pods need it.
+        Return whether there are any. A few owners suffice: a deleted Lease is created again while pods need it.
         """
         owners: list[dict[str, str]] = []
         for pod in self._fenced.at(key):
@@ -140,6 +142,7 @@ class FenceController(Controller[Key]):
                 break
         if owners:
             lease["metadata"]["ownerReferences"] = owners
+        return bool(owners)
 
     async def _write(self, target: Target, lease: dict[str, Any]) -> bytes:
         if "uid" in lease["metadata"]:

@@ -16,6 +16,7 @@ from agent.kube.client import Client
 from agent.kube.config import load
 from agent.kube.store import Object
 from agent.model import fence
+from agent.model.owner_labels import annotations, labels
 from agent.moves.fence import renewals
 from agent.moves.fence.pods import FencedPodController
 from agent.moves.fence.promises import FencePromiseController
@@ -103,6 +104,25 @@ async def is_kept(pair: Pair, name: str) -> bool:
 def lease_name(pair: Pair, target: Target) -> str:
     assert pair.deps is not None
     return fencing.lease(pair.deps.cluster_uid, target.node_name)
+
+
+async def chaperon_of(pair: Pair, made: Raw) -> str:
+    """Create the chaperon of a proxy pod as the scheduler does; return its name."""
+    assert pair.deps is not None
+    metadata = made["metadata"]
+    name = names.chaperon(metadata["name"], metadata["uid"])
+    chaperon = {
+        "apiVersion": CHAPERONS.api_version,
+        "kind": CHAPERONS.name,
+        "metadata": {
+            "name": name,
+            "annotations": annotations(metadata),
+            "labels": labels(metadata, cluster_name="", cluster_uid=pair.deps.cluster_uid),
+        },
+        "spec": {"containers": [{"name": "main", "image": "busybox"}]},
+    }
+    await pair.there.create(CHAPERONS, chaperon, pair.namespace)
+    return name
 
 
 async def test_a_target_that_is_cut_off_stops_what_is_fenced_and_its_source_then_lets_it_go(pair: Pair) -> None:
@@ -269,8 +289,9 @@ async def test_targets_that_do_not_answer_hold_up_no_lease_of_another(
             for name in (*dark, "eu"):
                 manifest = elected(name, pair.namespace)
                 manifest["metadata"]["annotations"][FENCE] = "lease"
-                await create(pair.here, manifest, [targets[name]])
+                made = await create(pair.here, manifest, [targets[name]])
                 there = {"metadata": {"name": name}, "target": {"kind": "Node", "name": targets[name].node_name}}
                 await pair.here.create(PODS, there, pair.namespace, sub="binding")
+            await chaperon_of(pair, made)
             await pair.copy(LEASES, lease_name(pair, targets["eu"]))
             assert len({path for _, path in relay.requests if f"/{LEASES.plural}" in path}) >= Controller.workers

@@ -9,8 +9,19 @@ from agent.api import names
 from agent.api.kinds import CHAPERONS, LEASES, PODS
 from agent.api.names import fencing
 from agent.kube.errors import NotFound
-from tests.controllers.moves.test_fence import FENCE, FENCES, TERM, annotation, at_work, is_kept, lease_name, pod
+from tests.controllers.moves.test_fence import (
+    FENCE,
+    FENCES,
+    TERM,
+    annotation,
+    at_work,
+    chaperon_of,
+    is_kept,
+    lease_name,
+    pod,
+)
 from tests.controllers.pair import Pair
+from tests.controllers.proxies import connected, create, elected
 from tests.controllers.starting import running
 from tests.kube.relay import Relay
 from tests.waiting import until
@@ -92,3 +103,28 @@ async def test_a_lease_is_renewed_for_as_long_as_a_mark_cannot_be_taken_off(pair
 
         await until(owners, what="the Lease is created again, and owned by the chaperon that has the mark")
         assert await owners() == [delegate]
+
+
+async def test_no_lease_exists_before_a_chaperon_can_own_it(pair: Pair) -> None:
+    """A pod that is bound by hand may be deleted before it has a chaperon: nothing would delete its Lease."""
+    terms = {"fence_after": float(TERM), "fence_margin": 2.0}
+    async with (
+        running(pair.clusters[0], *FENCES, **terms) as pair.deps,
+        connected(pair.deps, pair.here, pair.namespace, eu=pair.connection) as targets,
+    ):
+        target = targets["eu"]
+        manifest = elected("db", pair.namespace, terminationGracePeriodSeconds=1)
+        manifest["metadata"]["annotations"][FENCE] = "lease"
+        made = await create(pair.here, manifest, [target])
+        binding = {"metadata": {"name": "db"}, "target": {"kind": "Node", "name": target.node_name}}
+        await pair.here.create(PODS, binding, pair.namespace, sub="binding")
+        key, sent = (target.node_name, pair.namespace), pair.deps.fences.sent
+        await until(lambda: sent.ago(key) < TERM, what="a renewal was due")
+        assert await pair.there.list(LEASES, pair.namespace, labels=fencing.LABEL_FENCE) == []
+        delegate = await chaperon_of(pair, made)
+
+        async def owner() -> bool:
+            lease = await pair.there.get(LEASES, lease_name(pair, target), pair.namespace)
+            return bool(lease["metadata"]["ownerReferences"][0]["name"] == delegate)
+
+        await until(owner, what="the Lease belongs to the chaperon")
