@@ -4,7 +4,7 @@ import asyncio
 import base64
 import contextlib
 import dataclasses
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -66,7 +66,7 @@ async def given(client: Client, namespace: str) -> list[str]:
 
 
 async def test_the_earlier_ca_serves_until_the_source_is_back_and_has_passed_on_the_new_one(joined: Pair) -> None:
-    pair, mine, theirs, clock = joined, address(), address(), FixedClock(datetime.now(UTC))
+    pair, mine, theirs, clock = joined, address(), address(), FixedClock(datetime.now(UTC) - timedelta(minutes=20))
 
     def trust(deps: Deps) -> GatewayTrustController:
         return GatewayTrustController(dataclasses.replace(deps, clock=clock), check=CHECK_SECONDS, load=LOAD_SECONDS)
