@@ -4,13 +4,14 @@ Open Cluster Management ignores unusual requests without a word. Here each has a
 """
 
 import base64
-import binascii
 import hashlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
 from cryptography.x509.oid import NameOID
 
@@ -23,6 +24,12 @@ Raw = Mapping[str, Any]
 USAGES = frozenset(("digital signature", "key encipherment", "client auth"))
 _BYTES = 16 * 1024
 """Maximum size of a request in bytes; one with an elliptic key has 500."""
+_PEM = re.compile(
+    rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]+)\n-----END CERTIFICATE REQUEST-----\s*"
+)
+"""The whole of a request. Signers skip a block that they cannot read, so a second block could be what they sign."""
+_EXTENSIONS = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
+"""Attribute of a request that asks for extensions. Signers read all of them, the parser here only the first."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -55,7 +62,7 @@ def read(request: Raw) -> Identity:
     if others := sorted(set(spec.get("usages") or ()) - USAGES):
         raise Unrecognised(f"spec.usages has {', '.join(others)}: only {', '.join(sorted(USAGES))} are allowed")
     parsed = _parsed(spec.get("request") or "")
-    if any(True for _ in parsed.extensions):
+    if any(each.oid == _EXTENSIONS for each in parsed.attributes):
         raise Unrecognised("spec.request asks for extensions, such as alternative names: it may have none")
     organisations = set(_values(parsed, NameOID.ORGANIZATION_NAME)) - {MEMBERS_GROUP}
     if organisations != {USER_PREFIX + cluster}:
@@ -86,10 +93,13 @@ def _parsed(encoded: str) -> x509.CertificateSigningRequest:
     if len(encoded) > _BYTES:
         raise Unrecognised(f"spec.request has {len(encoded)} characters: at most {_BYTES} are read")
     try:
-        parsed = x509.load_pem_x509_csr(base64.b64decode(encoded, validate=True))
-        # The extensions are parsed only when they are read.
-        _ = parsed.extensions
-    except (ValueError, binascii.Error, x509.DuplicateExtension, x509.UnsupportedGeneralNameType) as error:
+        block = _PEM.fullmatch(base64.b64decode(encoded, validate=True))
+        if block is None:
+            raise Unrecognised("spec.request is no PEM certificate request: it must be one block and nothing else")
+        parsed = x509.load_der_x509_csr(base64.b64decode(re.sub(rb"[\r\n]", b"", block[1]), validate=True))
+        # These are parsed only when they are read.
+        _ = parsed.subject, parsed.attributes, parsed.public_key()
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise Unrecognised(f"spec.request is no PEM certificate request: {error}") from error
     return parsed
 

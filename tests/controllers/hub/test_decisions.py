@@ -5,6 +5,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from agent.api.kinds import MANIFEST_WORKS
 from agent.hub import health
@@ -43,6 +45,29 @@ def condition(type: str, status: str = "True", reason: str = "R") -> Raw:
     }
 
 
+def with_content(content: bytes) -> Raw:
+    manifest = agent().manifest()
+    manifest["spec"]["request"] = base64.b64encode(content).decode()
+    return manifest
+
+
+def der(tag: int, content: bytes) -> bytes:
+    size = len(content)
+    length = [size] if size < 128 else [0x81, size] if size < 256 else [0x82, size >> 8, size & 255]
+    return bytes([tag, *length]) + content
+
+
+def request_of(subject: bytes, attributes: bytes) -> bytes:
+    """Return a PEM request of an agent with another subject, if one is given, and with attributes."""
+    made = x509.load_pem_x509_csr(base64.b64decode(agent().manifest()["spec"]["request"]))
+    key = made.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
+    asked = der(0x02, b"\x00") + (subject or made.subject.public_bytes()) + key + der(0xA0, attributes)
+    algorithm = der(0x30, bytes.fromhex("06082a8648ce3d040302"))
+    content = der(0x30, der(0x30, asked) + algorithm + der(0x03, b"\x00" + made.signature))
+    lines = base64.encodebytes(content)
+    return b"-----BEGIN CERTIFICATE REQUEST-----\n" + lines + b"-----END CERTIFICATE REQUEST-----\n"
+
+
 def test_the_identity_of_a_request_is_that_of_its_agent() -> None:
     made = agent("us", "a")
     found = read(made.manifest())
@@ -72,10 +97,33 @@ def test_a_request_with_another_identity_is_not_recognised(changes: Raw) -> None
 
 @pytest.mark.parametrize("content", [b"", b"nonsense", b"-----BEGIN CERTIFICATE REQUEST-----\nAAAA\n", b"x" * 20000])
 def test_a_request_without_a_readable_content_is_not_recognised(content: bytes) -> None:
-    manifest = agent().manifest()
-    manifest["spec"]["request"] = base64.b64encode(content).decode()
     with pytest.raises(Unrecognised):
-        read(manifest)
+        read(with_content(content))
+
+
+@pytest.mark.parametrize("form", ["x{good}{other}", "{other}{good}", "{good}{other}", "x{good}", "{new}{good}"])
+def test_a_request_is_one_block_so_that_nothing_else_is_signed(form: str) -> None:
+    # Kubernetes skips a block whose first line does not begin with its dashes, and signs the next.
+    good, other = (base64.b64decode(agent(name).manifest()["spec"]["request"]).decode() for name in ("us", "eu"))
+    new = good.replace("CERTIFICATE", "NEW CERTIFICATE")
+    with pytest.raises(Unrecognised, match="one block and nothing else"):
+        read(with_content(form.format(good=good, other=other, new=new).encode()))
+
+
+@pytest.mark.parametrize(("tag", "value"), [(0x02, b"\x01"), (0x03, b"\x00a"), (0x0C, b"\xff"), (0x1E, b"a")])
+def test_a_request_with_an_unreadable_name_is_not_recognised(tag: int, value: bytes) -> None:
+    name = der(0x30, der(0x31, der(0x30, bytes.fromhex("0603550403") + der(tag, value))))
+    with pytest.raises(Unrecognised, match="no PEM certificate request"):
+        read(with_content(request_of(name, b"")))
+
+
+def test_alternative_names_in_a_second_attribute_are_not_recognised() -> None:
+    name = der(0x30, bytes.fromhex("0603551d11") + der(0x04, der(0x30, der(0x82, b"us.example"))))
+    both = b"".join(
+        der(0x30, bytes.fromhex("06092a864886f70d01090e") + der(0x31, der(0x30, each))) for each in (b"", name)
+    )
+    with pytest.raises(Unrecognised, match="asks for extensions"):
+        read(with_content(request_of(b"", both)))
 
 
 @pytest.mark.parametrize("requester", [f"{COMMON}:eu:a", f"{COMMON}:us-east:a", f"{COMMON}:managed-clusters"])
