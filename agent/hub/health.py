@@ -37,8 +37,8 @@ _DEFAULT_SECONDS = 60
 class Lease:
     """The lease of a member."""
 
-    renewed: datetime
-    """Time of the last renewal by the agent's clock."""
+    renewed: datetime | None
+    """Time of the last renewal by the agent's clock; None if the lease has no readable one."""
     silent: float
     """Seconds since this renewal was received, by the hub's clock."""
     duration: int = 0
@@ -92,19 +92,21 @@ def taints(cluster: Raw, now: datetime) -> list[dict[str, Any]]:
     return result
 
 
-def read(lease: Raw, silent: float, *, is_new: bool) -> Lease | None:
-    """Return a Lease object; None if it has no readable time of a renewal."""
+def read(lease: Raw, silent: float, *, is_new: bool) -> Lease:
+    """Return a Lease object. One without a readable time of a renewal expires, too."""
     spec = lease.get("spec") or {}
     try:
         renewed = parse(str(spec.get("renewTime")))
     except ValueError:
-        return None
+        renewed = None
     return Lease(renewed, silent, max(0, spec.get("leaseDurationSeconds") or 0), is_new)
 
 
 def _clock(cluster: Raw, lease: Lease, now: datetime) -> tuple[Status, str, str]:
     if (cluster["metadata"].get("annotations") or {}).get(SKIP_CLOCK_CHECK) == "true":
         return SYNCED
+    if lease.renewed is None:
+        return OUT_OF_SYNC
     # A renewal that was received a while ago was written a while ago.
     distance = abs((now - lease.renewed).total_seconds() - lease.silent)
     return SYNCED if distance < _MISSED * seconds_of(cluster, lease) else OUT_OF_SYNC

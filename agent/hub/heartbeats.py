@@ -134,8 +134,8 @@ class HeartbeatController(Controller[str]):
             return
         name, received = new.namespace, time.monotonic()
         if old is None:
-            read = health.read(new.decode(), 0.0, is_new=False)
-            age = (self._deps.server_now - read.renewed).total_seconds() if read is not None else 0.0
+            renewed = health.read(new.decode(), 0.0, is_new=False).renewed
+            age = (self._deps.server_now - renewed).total_seconds() if renewed is not None else 0.0
             # A time in the future is another clock's.
             received -= max(0.0, age)
         else:

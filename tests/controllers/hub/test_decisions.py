@@ -277,6 +277,14 @@ def test_the_clock_is_judged_by_renewals_alone() -> None:
     assert told(skipped, lease(0, is_new=True, ahead=301), type) == "True"
 
 
+def test_a_lease_without_a_time_expires_too() -> None:
+    there = cluster(condition(AVAILABLE), accepts=True)
+    for spec in ({}, {"renewTime": None}, {"renewTime": "never"}):
+        assert told(there, health.read({"spec": spec}, 299, is_new=False)) == "True"
+        assert told(there, health.read({"spec": spec}, 300, is_new=False)) == "Unknown"
+        assert told(there, health.read({"spec": spec}, 0, is_new=True), "ManagedClusterConditionClockSynced") == "False"
+
+
 @pytest.mark.parametrize(
     ("status", "key"),
     [("Unknown", "unreachable"), ("", "unreachable"), ("False", "unavailable"), ("True", "")],
