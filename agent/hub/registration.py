@@ -79,7 +79,7 @@ class RegistrationController(Controller[str]):
             self.watch(informer, lambda obj: [obj.labels[LABEL_CLUSTER_NAME]])
         self.watch(self._namespaces, self._named)
         self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), lambda: None)
-        self._sets.subscribe(self.enqueuing(lambda each: self._all()), lambda: None)
+        self._sets.subscribe(self._set_changed, lambda: None)
 
     async def reconcile(self, key: str) -> float | None:
         """Bring the rights of one cluster, and what it says of them, in line."""
@@ -244,12 +244,19 @@ class RegistrationController(Controller[str]):
         found: Raw = msgspec.json.decode(raw)
         return found
 
-    def _all(self) -> Iterable[str]:
-        return [each.name for each in self._clusters.store or ()]
+    def _set_changed(self, old: Object | None, new: Object | None) -> None:
+        if asks_otherwise(old, new):
+            for each in self._clusters.store or ():
+                self.queue.add(each.name)
 
     def _named(self, namespace: Object) -> Iterable[str]:
         store = self._clusters.store
         return [namespace.name] if store is not None and store.get(("", namespace.name)) is not None else []
+
+
+def asks_otherwise(old: Object | None, new: Object | None) -> bool:
+    """Return whether a change of a set concerns its clusters; its status changes with each cluster that joins."""
+    return old is None or new is None or old.decode().get("spec") != new.decode().get("spec")
 
 
 def managed_namespaces(cluster: Raw, sets: Iterable[Object]) -> list[Raw]:

@@ -1,6 +1,7 @@
 """Decisions about members without a cluster: identities, approvals, rights, order of cleanup, health."""
 
 import base64
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -8,12 +9,14 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from agent.api.kinds import MANIFEST_WORKS
+from agent.api.kinds import MANAGED_CLUSTER_SETS, MANIFEST_WORKS
 from agent.hub import health
 from agent.hub.approval import Accepts, Renews, Waits, decide, token_of
 from agent.hub.cleanup import Remaining, priority
 from agent.hub.identities import Unrecognised, is_pending, read
+from agent.hub.registration import asks_otherwise
 from agent.hub.rights import places, steps, wanted, works_binding
+from agent.kube.store import Object
 from tests.registrationagent import COMMON, RegistrationAgent
 
 Raw = dict[str, Any]
@@ -283,6 +286,19 @@ def test_a_lease_without_a_time_expires_too() -> None:
         assert told(there, health.read({"spec": spec}, 299, is_new=False)) == "True"
         assert told(there, health.read({"spec": spec}, 300, is_new=False)) == "Unknown"
         assert told(there, health.read({"spec": spec}, 0, is_new=True), "ManagedClusterConditionClockSynced") == "False"
+
+
+def test_members_are_not_looked_at_again_when_only_the_status_of_their_set_changes() -> None:
+    def made(namespaces: list[Raw], message: str) -> Object:
+        spec, status = {"managedNamespaces": namespaces}, {"conditions": [{"message": message}]}
+        raw = json.dumps({"metadata": {"name": "s"}, "spec": spec, "status": status}).encode()
+        return Object(MANAGED_CLUSTER_SETS, raw)
+
+    before = made([], "1 ManagedClusters selected")
+    assert not asks_otherwise(before, made([], "2 ManagedClusters selected"))
+    assert asks_otherwise(before, made([{"name": "a"}], "1 ManagedClusters selected"))
+    assert asks_otherwise(None, before)
+    assert asks_otherwise(before, None)
 
 
 @pytest.mark.parametrize(
