@@ -16,8 +16,9 @@ reference of N. A new leader therefore continues at any step:
 before its delegate ends: the controller `feedback` does that for every pod.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from agent.model import replacement
 from agent.moves.mover.evicting import evict
@@ -84,7 +85,7 @@ def _go_on(owner: Owner, pods: Sequence[Pod], plan: Plan) -> set[str]:
         else:
             begun[old.uid] = new
             if old.replaced_by != new.uid:
-                _prepare(owner, old, new, marked, plan)
+                _prepare(_Begun(owner, old, new, marked), plan)
             elif _finish(old, new, marked, plan):
                 ready[old.uid] = new
     going = set()
@@ -142,33 +143,93 @@ def _replacements(pods: Iterable[Pod]) -> list[Pod]:
     return [pod for pod in pods if pod.replaces and not pod.owned and not pod.deleting]
 
 
-def _prepare(owner: Owner, old: Pod, new: Pod, marked: Sequence[Pod], plan: Plan) -> None:
-    """Plan the next step of a replacement whose old pod is not marked: mark it, wait, or discard the replacement."""
-    if old.frozen:
-        plan.tell(Tell(old, "Held", UNKNOWN))
-    elif not old.cause:
-        plan.actions.append(Discard(new, "the pod that it was to replace is well placed again"))
-        plan.waits = True
-    elif new.outdated or held_by(owner, old) or owner.way != "surge":
-        why = held_by(owner, old) or owner.why or "its template is not that of its owner any more"
-        plan.actions.append(Discard(new, why))
-        plan.tell(Tell(old, "Held", why))
-        plan.waits = True
-    elif new.cause and (new.cause != "FailBack" or old.cause == "FailBack"):
-        plan.actions.append(Discard(new, "it is where it should not be, either", astray=True))
-        plan.waits = True
-    elif new.silent and new.placed:
-        plan.actions.append(Discard(new, "its target does not answer"))
-        plan.waits = True
-    elif new.placed and new.answers and new.available and new.announced:
-        begun = sum(isinstance(action, Mark) for action in plan.actions)
-        rank = max((pod.rank for pod in marked), default=-1) + 1 + begun
-        plan.actions.append(Mark(old, new, rank))
-        plan.waits = True
-    else:
-        plan.waits = True
-        if new.waits or new.lacking or _in_turn(old).news:
-            plan.tell(_moving(old, new))
+class _Begun(NamedTuple):
+    """A replacement whose old pod is not marked yet."""
+
+    owner: Owner
+    old: Pod
+    new: Pod
+    marked: Sequence[Pod]
+    """Pods of the owner that are marked as replaced."""
+
+
+def _prepare(begun: _Begun, plan: Plan) -> None:
+    """Plan the next step by the first rule that applies; the last rule always does."""
+    any(rule(begun, plan) for rule in _RULES)
+
+
+def _is_unknown(begun: _Begun, plan: Plan) -> bool:
+    """Wait while it is not known whether the old pod has to move."""
+    if not begun.old.frozen:
+        return False
+    plan.tell(Tell(begun.old, "Held", UNKNOWN))
+    return True
+
+
+def _is_well_placed(begun: _Begun, plan: Plan) -> bool:
+    """Discard the replacement of a pod that no longer has to move."""
+    return not begun.old.cause and _discard(begun, plan, "the pod that it was to replace is well placed again")
+
+
+def _is_held(begun: _Begun, plan: Plan) -> bool:
+    """Discard a replacement that the owner would not adopt, or whose old pod has to stay for now."""
+    owner, old, new, _ = begun
+    held = held_by(owner, old)
+    if not (new.outdated or held or owner.way != "surge"):
+        return False
+    why = held or owner.why or "its template is not that of its owner any more"
+    plan.tell(Tell(old, "Held", why))
+    return _discard(begun, plan, why)
+
+
+def _is_astray(begun: _Begun, plan: Plan) -> bool:
+    """Discard a replacement that has to move itself."""
+    astray = begun.new.cause and (begun.new.cause != "FailBack" or begun.old.cause == "FailBack")
+    return bool(astray) and _discard(begun, plan, "it is where it should not be, either", astray=True)
+
+
+def _is_silent(begun: _Begun, plan: Plan) -> bool:
+    """Discard a replacement in a target that does not answer."""
+    silent = begun.new.silent and begun.new.placed
+    return silent and _discard(begun, plan, "its target does not answer")
+
+
+def _is_ready(begun: _Begun, plan: Plan) -> bool:
+    """Mark the old pod once its replacement serves in every cluster."""
+    new = begun.new
+    if not (new.placed and new.answers and new.available and new.announced):
+        return False
+    planned = sum(isinstance(action, Mark) for action in plan.actions)
+    rank = max((pod.rank for pod in begun.marked), default=-1) + 1 + planned
+    plan.actions.append(Mark(begun.old, new, rank))
+    plan.waits = True
+    return True
+
+
+def _is_starting(begun: _Begun, plan: Plan) -> bool:
+    """Wait for the replacement, and report what it lacks."""
+    plan.waits = True
+    if begun.new.waits or begun.new.lacking or _in_turn(begun.old).news:
+        plan.tell(_moving(begun.old, begun.new))
+    return True
+
+
+_RULES: tuple[Callable[[_Begun, Plan], bool], ...] = (
+    _is_unknown,
+    _is_well_placed,
+    _is_held,
+    _is_astray,
+    _is_silent,
+    _is_ready,
+    _is_starting,
+)
+"""Rules for a replacement whose old pod is not marked yet. Each returns whether it applies; the first decides."""
+
+
+def _discard(begun: _Begun, plan: Plan, why: str, *, astray: bool = False) -> bool:
+    plan.actions.append(Discard(begun.new, why, astray=astray))
+    plan.waits = True
+    return True
 
 
 def _in_turn(old: Pod) -> Tell:
