@@ -67,14 +67,16 @@ class Process:
     context: str | None = optional(NAME, "context of the kubeconfig; default: its current one")
     health_address: str = flag(ADDRESS, ":8080", "/healthz, /readyz and /metrics (HTTP)")
     metrics_address: str | None = optional(
-        ADDRESS, "/metrics over HTTPS, for tokens that may get that path; default: for all, beside /healthz"
+        ADDRESS,
+        "HOST:PORT of /metrics over HTTPS, for clients with a token that may get that path; default: /metrics"
+        " is served next to /healthz, to all clients",
     )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
-    log_json: bool = flag(SWITCH, "false", "log JSON lines")
+    log_json: bool = flag(SWITCH, "false", "write logs as JSON lines")
     event_loop: EventLoop = tuned(
         one_of(*EVENT_LOOPS),
         "asyncio",
-        "asyncio: Python's own; uvloop: that of the package uvloop, which may take less CPU",
+        "asyncio: Python's own event loop; uvloop: that of the package uvloop, which may need less CPU",
     )
 
 
@@ -82,14 +84,14 @@ class Process:
 class Serving:
     """Server for requests of API servers."""
 
-    bind: str = flag(ADDRESS, ":9443", "where to listen for the API server (HTTPS)")
+    bind: str = flag(ADDRESS, ":9443", "HOST:PORT at which the webhook listens for the API server (HTTPS)")
     client_ca: str | None = optional(
         Form("FILE", _authorities),
-        "serve only clients with a certificate of these CAs (API servers show one when their AdmissionConfiguration"
-        " says so)",
+        "file with CAs: the webhook serves only clients with a certificate of one of them. API servers"
+        " present one if their AdmissionConfiguration names it",
         expert=True,
     )
-    body_limit: int = tuned(whole(1, metavar="BYTES"), str(4 * 1024 * 1024), "longest request served")
+    body_limit: int = tuned(whole(1, metavar="BYTES"), str(4 * 1024 * 1024), "longest request in bytes")
     drain: float | None = optional(
         duration(most=_LONGEST_DRAIN, why="a process is ended 10 s after SIGTERM"),
         f"how long to go on serving, not ready, after SIGTERM, {_LONGEST_DRAIN} at most; default: {_LONGEST_DRAIN} with"
@@ -97,7 +99,8 @@ class Serving:
         expert=True,
     )
     agent_user: str | None = optional(
-        NAME, "the agent's user, as the API server knows it: it alone may say who has created a pod"
+        NAME,
+        "user name of the agent at the API server; only this user may set the annotation that names a pod's creator",
     )
 
 
@@ -107,31 +110,32 @@ class Registering:
 
     url: str | None = optional(
         Form("https://HOST:PORT", _url),
-        "where the API server reaches us from outside its cluster",
+        "address at which the API server reaches the webhook outside its cluster",
         instead_of="service",
     )
     service: Service | None = optional(
         Form("NAMESPACE/NAME[:PORT]", _service),
-        "the Service through which the API server reaches us",
+        "Service through which the API server reaches the webhook",
         instead_of="url",
     )
     register: bool = flag(
         SWITCH,
         "false",
-        "make the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration when they are missing, and bring"
-        " them up to date at the start; without it only caBundle is written into existing ones",
+        "create the MutatingWebhookConfiguration and the ValidatingWebhookConfiguration if they are missing,"
+        " and update them at the start; off: the webhook writes only caBundle into existing ones",
     )
     configuration_name: str = tuned(NAME, "multicluster-scheduler", "name of both webhook configurations")
     reinvocation_policy: str = tuned(
         one_of("Never", "IfNeeded"),
         "Never",
-        "whether we are asked again after other webhooks changed a pod; used with --register",
+        "whether the API server calls the webhook again after other webhooks have changed a pod; used with --register",
     )
     placements: bool = flag(
         SWITCH,
         "false",
-        "have API servers ask us who may bind cluster sets and put clusters into them, and about annotations of"
-        " Placements: where no webhook of Open Cluster Management does; used with --register",
+        "have API servers ask the webhook who may bind cluster sets and add clusters to them, and check"
+        " annotations of Placements. For clusters without the webhooks of Open Cluster Management; used with"
+        " --register",
     )
 
     @property
@@ -156,24 +160,31 @@ class Registering:
 class Certificates:
     """Its certificate."""
 
-    namespace: str | None = optional(NAME, "where the certificate Secret is; default: ours, else kube-system")
+    namespace: str | None = optional(
+        NAME, "namespace of the certificate Secret; default: the pod's own, else kube-system"
+    )
     certificate_secret: str = tuned(
-        NAME, "multicluster-scheduler-webhook-cert", "Secret in which replicas share CA and certificate"
+        NAME,
+        "multicluster-scheduler-webhook-cert",
+        "name of the Secret in which replicas share the CA and the certificate",
     )
     certificates: str = flag(
         one_of("own", "given"),
         "own",
-        "who keeps certificate and caBundle: we, with a CA of our own, or somebody else, such as cert-manager",
+        "own: the webhook keeps certificate and caBundle, with a CA of its own; given: another controller"
+        " does, such as cert-manager",
     )
-    ca_lifetime: float = tuned(DURATION, "1825d", "life of the CA; renewed when a third of it remains")
-    certificate_lifetime: float = tuned(DURATION, "90d", "life of the certificate, renewed likewise")
+    ca_lifetime: float = tuned(DURATION, "1825d", "lifetime of the CA, which is renewed when a third of it remains")
+    certificate_lifetime: float = tuned(
+        DURATION, "90d", "lifetime of the certificate, which is renewed when a third of it remains"
+    )
     overlap: float = tuned(
         DURATION_OR_NONE,
         "10m",
-        "how long API servers and replicas get to learn of a new CA before it is used, and of a new certificate before"
-        " the earlier CA is forgotten",
+        "how long API servers and replicas have to load a new CA before the webhook uses it, and a new"
+        " certificate before the webhook drops the earlier CA",
     )
-    check_interval: float = tuned(DURATION, "60s", "how often certificate and registration are checked")
+    check_interval: float = tuned(DURATION, "60s", "pause between checks of certificate and registration")
 
     @property
     def lifetimes(self) -> Lifetimes:

@@ -19,36 +19,41 @@ class Settings:
     """The gateway."""
 
     input: str = tuned(
-        FILE, "/etc/flotilla-gateway/gateway.json", "what the gateway is told: peers and Services (JSON)"
+        FILE, "/etc/flotilla-gateway/gateway.json", "JSON file with the peers and Services of the gateway"
     )
     from_cluster: bool = flag(
         SWITCH,
         "false",
-        "write that file by GatewayPeers and EndpointSlices of a cluster, and say there how peers are",
+        "write that file from GatewayPeers and EndpointSlices of a cluster, and report the state of peers in"
+        " that cluster",
     )
     kubeconfig: str = flag(
         or_empty(FILE), "", "kubeconfig of that cluster; empty: the pod's service account, then $KUBECONFIG"
     )
-    pod: str = tuned(TEXT, "", "name of this pod in what it says there; empty: $POD_NAME, else the host name")
-    certificates: str = tuned(FILE, "/etc/flotilla-gateway/certificates", "directory of tls.crt and tls.key")
+    pod: str = tuned(TEXT, "", "name of this pod in these reports; empty: $POD_NAME, else the host name")
+    certificates: str = tuned(FILE, "/etc/flotilla-gateway/certificates", "directory with tls.crt and tls.key")
     directory: str = tuned(FILE, "/run/flotilla-gateway", "directory that this process shares with Envoy")
-    listen: str = tuned(ADDRESS, ":15443", "where Envoy listens for gateways of peers (TLS)")
-    answer: str = tuned(ADDRESS, "127.0.0.1:19903", "where Envoy answers checks of peers that it has admitted")
-    live: str = tuned(ADDRESS, ":8081", "where Envoy answers whether it is alive: /ready (HTTP)")
+    listen: str = tuned(ADDRESS, ":15443", "HOST:PORT at which Envoy listens for gateways of peers (TLS)")
+    answer: str = tuned(ADDRESS, "127.0.0.1:19903", "HOST:PORT at which Envoy answers health checks of admitted peers")
+    live: str = tuned(ADDRESS, ":8081", "HOST:PORT of Envoy's /ready (HTTP), which shows that Envoy is alive")
     connections: int = flag(
-        whole(1), str(CONNECTIONS), "connections that Envoy takes at most; from outside of the cluster three quarters"
+        whole(1),
+        str(CONNECTIONS),
+        "largest number of connections of Envoy; three quarters of it may come from other clusters",
     )
     memory: int = flag(
         whole(0),
         "0",
-        "memory limit of Envoy in bytes. The gateway leaves out Services that would exceed it. 0: no limit is known."
-        " The chart sets the limit of Envoy's container",
+        "memory limit of Envoy in bytes. The gateway leaves out Services that would exceed it. 0: no limit is"
+        " known. The chart sets the limit of Envoy's container",
     )
-    loopback: bool = tuned(SWITCH, "false", "let endpoints be at 127.0.0.1 or ::1, for gateways that are in no pod")
+    loopback: bool = tuned(SWITCH, "false", "accept endpoints at 127.0.0.1 or ::1, for gateways outside of pods")
     health_address: str = flag(ADDRESS, ":8080", "/healthz, /readyz and /metrics (HTTP)")
-    prepare: bool = tuned(SWITCH, "false", "write what Envoy starts with, and end: before both start in a pod")
+    prepare: bool = tuned(
+        SWITCH, "false", "write the files that Envoy needs to start, and exit. An init container runs this"
+    )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
-    log_json: bool = flag(SWITCH, "false", "log JSON lines")
+    log_json: bool = flag(SWITCH, "false", "write logs as JSON lines")
 
     @property
     def named(self) -> str:

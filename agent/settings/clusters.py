@@ -15,25 +15,30 @@ class Connections:
     """Targets."""
 
     probe_interval: float = tuned(DURATION, "5s", "pause between probes of a target")
-    probe_timeout: float = tuned(DURATION, "3s", "how long a probe waits for its answer")
+    probe_timeout: float = tuned(DURATION, "3s", "timeout of a probe")
     probe_failures: int = tuned(whole(1), "2", "failed probes in a row that make a ready target unreachable")
     slow_target: float = tuned(
         DURATION,
         "500ms",
-        "response time of a slow target; it gets no pods that fit in another target, until it is fast again",
+        "response time from which a target counts as slow. Until it is fast again, it gets only pods that fit"
+        " in no other target",
     )
-    agent_interval: float = tuned(DURATION, "15s", "pause between checks whether a target's own agent is alive")
-    sign_interval: float = tuned(DURATION, "60s", "pause between signs of life that this cluster leaves in its targets")
+    agent_interval: float = tuned(DURATION, "15s", "pause between checks of the lease of a target's own agent")
+    sign_interval: float = tuned(DURATION, "60s", "pause between heartbeats that this cluster writes in its targets")
     token_renewal: float = tuned(
         number(lambda part: 0 < part < 1, "between 0 and 1"),
         "0.8",
         "fraction of the lifetime of a target's token (0 to 1) after which it is renewed",
     )
     target_plugins: bool = flag(
-        SWITCH, "false", "let kubeconfig Secrets of Targets run credential plugins (exec) with the agent's own rights"
+        SWITCH,
+        "false",
+        "let kubeconfig Secrets of Targets run credential plugins (exec), with the rights of the agent's process",
     )
     release_after: float = tuned(
-        DURATION, "10s", "how long a removed target that cannot be reached holds its proxy pods"
+        DURATION,
+        "10s",
+        "how long proxy pods of a deleted Target wait for their delegates if the target cannot be reached",
     )
 
 
@@ -47,15 +52,15 @@ class VirtualNodes:
         TEXT, "", "signer of its serving certificate; empty: $VKUBELET_CSR_SIGNER_NAME, else kubelet's"
     )
     stream_idle: float = tuned(
-        DURATION, "4h", "how long logs, exec and port-forward may be silent before they are ended"
+        DURATION, "4h", "how long logs, exec and port-forward may transfer nothing before the agent closes them"
     )
     node_lease_renew: float = tuned(DURATION, "9s", "pause between renewals of a virtual node's lease")
     node_lease_duration: float = tuned(DURATION, "40s", "validity of a virtual node's lease")
     answer_daemon_sets: bool = tuned(
         SWITCH,
         "true",
-        "pods of DaemonSets on virtual nodes count as ready, though none of their containers runs, so that rollouts"
-        " end; off: they stay pending",
+        "report pods of DaemonSets on virtual nodes as ready, although no container of them runs, so that"
+        " rollouts complete; off: they stay Pending",
     )
 
     @property
@@ -99,8 +104,8 @@ class Sources:
     source_role: str = tuned(TEXT, "multicluster-scheduler-source", "ClusterRole that Sources are bound to")
     own_account: tuple[str, ...] = repeated(
         NAME,
-        "service account of Flotilla in the agent's namespace, as which no pod of another cluster runs; not given:"
-        " those of a release of the chart with the name flotilla",
+        "service account of Flotilla in the agent's namespace; no pod of another cluster runs as this"
+        " account. Not given: the accounts of a chart release named flotilla",
         expert=True,
     )
     summary_viewer_role: str = tuned(
@@ -121,7 +126,7 @@ class Sources:
         DURATION, "30s", "pause between reads of the usage of nodes; reported if it has changed by 2 % of the capacity"
     )
     cluster_property: tuple[str, ...] = repeated(
-        _PROPERTY, "KEY=VALUE, a label of virtual nodes that represent this cluster"
+        _PROPERTY, "KEY=VALUE, a label of the virtual nodes that represent this cluster"
     )
     discovery_interval: float = tuned(
         DURATION, "5m", "pause between checks of state without a watch: served kinds, state of network drivers"

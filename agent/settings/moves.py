@@ -28,45 +28,47 @@ class Moves:
     withdraw: float = tuned(
         DURATION_OR_NONE,
         "5s",
-        "how long a pod that is deleted serves on after the last cluster has stopped routing to it, where a Service"
-        " selects it; 0: it ends at once",
+        "how long a deleted pod keeps serving after the last cluster has stopped routing traffic to it, if a"
+        " Service selects it; 0: not at all",
     )
     move_parallel: int = tuned(
         whole(1),
         "32",
-        "replacements that start at the same time; each counts until it is ready, for a minute at most, and without a"
-        " node for 10 s; that of a lost pod until it has a node",
+        "largest number of replacements that start at the same time. A replacement counts until it is ready,"
+        " at most for a minute, and at most 10 s without a node; the replacement of a lost pod counts until it"
+        " has a node",
     )
     move_rate: float = tuned(
-        POSITIVE, "10", "moves that may begin in a second; those of pods in lost targets do not count"
+        POSITIVE, "10", "largest number of moves that begin per second; moves of pods in lost targets do not count"
     )
     failover_after: float = flag(
         Form("DURATION|never", _failover_after),
         "5m",
-        "with moves: how long a target may give no answer before its pods are replaced elsewhere, where neither they"
-        " nor the Target say so; never: they wait for it",
+        "with moves: how long a target may not answer before its pods are replaced in other targets;"
+        " annotations of pods and of the Target override it. never: the pods wait",
     )
     stable_after: float = tuned(
         DURATION,
         "60s",
-        "with moves: how long a target that was lost has to answer before it has new pods; twice as long with each"
-        " further outage within the hour, 15m at most",
+        "with moves: how long a lost target has to answer before it gets new pods. Each further outage within"
+        " an hour doubles it, up to 15m",
     )
     fail_back_after: float = tuned(
         DURATION,
         "10m",
-        "with moves: how long a target has to have answered, and been open for new pods, before pods that prefer it,"
-        " and that say multicluster/fail-back: auto, go back to it",
+        "with moves: how long a target has to answer and accept pods before pods that prefer it, with"
+        " multicluster/fail-back: auto, return to it",
     )
     fence_after: float = tuned(
         duration("1s", "1h"),
         "60s",
-        "with moves: how long the agent of a target that hears nothing from here lets pods run that are annotated"
-        " multicluster/fence: lease, before it stops them",
+        "with moves: how long pods with multicluster/fence: lease run in a target that does not hear from"
+        " this cluster, before the target's agent stops them",
     )
     fence_margin: float = tuned(
         DURATION,
         "30s",
-        "how much longer than that, and than the pod's grace, it takes before another one starts elsewhere: the agent"
-        " there may just have failed, and another follow it (so lease-duration at least); requests may be late",
+        "additional wait, after fence-after and the grace period of a fenced pod, before its replacement"
+        " starts. It covers late requests and a change of leader in the target, so it is at least lease-"
+        " duration",
     )

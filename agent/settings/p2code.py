@@ -19,7 +19,7 @@ class Applications:
     p2code: bool = flag(
         SWITCH,
         "false",
-        "serve P2CodeSchedulingManifests: bundle their manifests, and choose a cluster for each bundle",
+        "serve P2CodeSchedulingManifests: bundle their manifests and choose a cluster for each bundle",
     )
     p2code_precedence: Precedence = tuned(
         one_of("global", "and"),
@@ -49,7 +49,7 @@ class Networks(Followers):
     ac3_networks: bool = flag(
         SWITCH,
         "false",
-        "serve MultiClusterNetworks: create their ServiceLinks, and share their Services; needs service-links",
+        "serve MultiClusterNetworks: create their ServiceLinks and share their Services",
     )
     ac3_namespace: str = tuned(
         TEXT,

@@ -60,15 +60,15 @@ class Placements:
     placement: PlacementSetting = flag(
         one_of("auto", "serve", "consume", "off"),
         "auto",
-        "evaluator of Placements: serve (this agent), consume (other controllers, whose decisions this agent follows),"
-        " off (pods that name one wait); auto: serve if our chart installed the CRDs, consume if another"
-        " project did",
+        "which controller evaluates Placements: serve (this agent), consume (another controller, and this"
+        " agent follows its decisions), off (pods that name a Placement wait); auto: serve if Flotilla's chart"
+        " installed the CRDs, else consume",
     )
     placement_grace: float = tuned(
         DURATION_OR_NONE,
         "10s",
-        "how long pods stay in a target that has returned, though their Placement has dropped it meanwhile, so that the"
-        " Placement can choose it again; 0: not at all",
+        "how long pods stay in a target that is back although their Placement no longer selects it, so that"
+        " the Placement can select it again; 0: not at all",
     )
     usage_scores: UsageScores = tuned(
         one_of("auto", "true", "false"),

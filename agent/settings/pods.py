@@ -17,7 +17,9 @@ _REACHED = form("HOST:PORT", lambda text: sourceapi.split(text) is not None, "mu
 class Delegates:
     """Delegates."""
 
-    pod_missing: float = tuned(DURATION, "60s", "how long a delegate is missing before its chaperon makes it again")
+    pod_missing: float = tuned(
+        DURATION, "60s", "how long a delegate may be missing before its chaperon creates it again"
+    )
     home_annotation: tuple[str, ...] = repeated(
         _ANNOTATION,
         "annotation of delegates, or domain of its key, that comes home, and no other; none: all but those that others"
@@ -25,7 +27,9 @@ class Delegates:
         expert=True,
     )
     event_rate: float = tuned(
-        POSITIVE, "10", "warnings about its delegates that a target may have told per second; ten times as many at once"
+        POSITIVE,
+        "10",
+        "warnings about delegates that are copied from a target per second; bursts may have ten times as many",
     )
 
 
@@ -34,48 +38,51 @@ class Followers:
     """Objects that follow pods."""
 
     follow_wait: float = tuned(
-        DURATION, "5s", "how long a pod waits at most for what it needs to be copied to its target"
+        DURATION, "5s", "longest time that a pod waits until the objects that it needs have been copied to its target"
     )
     follow_linger: float = tuned(DURATION, "10s", "how long a copy stays in a target after the last pod that needs it")
     orphaned_claim_delay: float = tuned(
         DURATION,
         "24h",
-        "how long a volume claim stays in a target that this cluster no longer has and the agent has not seen going",
+        "how long a volume claim stays in a target if its original no longer exists and the agent did not"
+        " observe the deletion",
     )
     stand_in_volumes: bool = tuned(
         SWITCH,
         "true",
-        "claims whose volume is in a target are Bound here, too, by a volume that stands for it and that nothing can"
-        " mount; off: they stay Pending",
+        "bind a claim whose volume is in a target to a volume in this cluster that represents it and that no"
+        " pod can mount; off: such claims stay Pending",
     )
     source_api: str = flag(
         or_empty(_REACHED),
         "",
-        "HOST:PORT at which pods in targets reach this cluster's API server; empty: their annotation has no effect",
+        "HOST:PORT at which pods in targets reach this cluster's API server; empty: the annotation"
+        " multicluster/source-api has no effect",
     )
     source_api_any_account: bool = flag(
         SWITCH,
         "true",
-        "tokens of all service accounts may go there; off: those that annotations of their namespaces name",
+        "give pods tokens of any service account of their namespace; off: only of accounts that the"
+        " namespace's annotation names",
     )
     source_api_token: float = tuned(
         duration(least="10m", why="API servers give no token for less"),
         "1h",
-        "validity of the tokens that they get, renewed in time; 10 minutes or more",
+        "validity of these tokens, which are renewed in time; at least 10m",
     )
     share_linger: float = tuned(
-        DURATION, "10s", "how long a Service stays shared after the last proxy pod that it selects is gone"
+        DURATION, "10s", "how long a Service stays shared after its last proxy pod has been deleted"
     )
     service_reroute: Literal["auto", "always", "never"] = flag(
         one_of("auto", "always", "never"),
         "auto",
-        "when selectors of Services that select proxy pods are rewritten in this cluster; auto: only where endpoints"
-        " would be wrong otherwise, as with the network drivers cilium and mcs",
+        "when the agent rewrites the selector of a Service that selects proxy pods. auto: only if its"
+        " endpoints would be wrong otherwise, as with the network drivers cilium and mcs",
     )
     endpoints_grace: float = tuned(
         DURATION,
         "40s",
-        "how long endpoints in a target that does not answer count as ready, as those of a silent node do",
+        "how long endpoints in a target that does not answer stay ready, as on a silent node",
     )
     service_links: bool = flag(
         SWITCH,
@@ -84,37 +91,37 @@ class Followers:
         " reached, and in which users restrict that",
     )
     skupper: bool = flag(
-        SWITCH, "false", "the network driver skupper can be chosen: Services reach other clusters by Skupper v2"
+        SWITCH, "false", "allow the network driver skupper: Services reach other clusters through Skupper v2"
     )
     linkerd: bool = flag(
         SWITCH,
         "false",
-        "the network driver linkerd can be chosen: Services are members of Linkerd's federated Services; it is chosen"
-        " where this cluster and a target have Links to each other",
+        "allow the network driver linkerd: Services become members of Linkerd's federated Services. It is"
+        " chosen if this cluster and a target have Links to each other",
     )
     istio_namespace: str = flag(
         or_empty(NAME),
         "",
-        "namespace of istiod: the network driver istio is chosen for targets that it has a remote Secret for there;"
-        " empty: only where somebody names it",
+        "namespace of istiod. The network driver istio is chosen for targets for which that namespace has a"
+        " remote Secret; empty: only if an annotation names the driver",
     )
     link_namespaces: bool = flag(
         SWITCH,
         "false",
-        "ServiceLinks may name callers in other namespaces: Services are made there, so whoever may write the ones"
-        " may have the others",
+        "let ServiceLinks name callers in other namespaces. The agent creates Services there, so a user who"
+        " may write ServiceLinks in one namespace can create Services in others",
     )
     mcs: bool = flag(
         SWITCH,
         "false",
-        "implement the Multi-Cluster Services API: ServiceExports in this cluster and its targets become ServiceImports"
-        " in all of them; only where no other implementation does",
+        "implement the Multi-Cluster Services API: a ServiceExport in this cluster or a target becomes a"
+        " ServiceImport in all of them. Not for clusters with another implementation",
     )
     gateway: bool = flag(
         SWITCH,
         "false",
-        "this cluster has gateways: Services reach other clusters that have some through these, where pods do not reach"
-        " each other at their addresses",
+        "use the gateways of this cluster: Services reach other clusters with gateways through them if pods"
+        " do not reach each other at their addresses",
     )
     gateway_service: str = tuned(
         NAME, GATEWAY_SERVICE, "Service of the gateways, in the agent's namespace, with a port named gateway"
@@ -122,14 +129,16 @@ class Followers:
     gateway_headless: bool = flag(
         SWITCH,
         "false",
-        "headless Services reach other clusters through gateways, too: for each host of theirs elsewhere a Service with"
-        " an address is made here",
+        "let headless Services reach other clusters through gateways, too. The agent creates a Service with"
+        " an address for each of their hosts in other clusters",
     )
     gateway_address: tuple[str, ...] = repeated(
-        ADDRESS, "HOST:PORT where gateways of other clusters call those here; not set: what the Service tells"
+        ADDRESS,
+        "HOST:PORT at which gateways of other clusters reach those of this cluster; not given: the addresses"
+        " of the gateways' Service",
     )
     gateway_udp: bool = flag(
         SWITCH,
         "false",
-        "UDP ports of Services reach other clusters through gateways as TCP ports do, in all clusters of this source",
+        "let UDP ports of Services reach other clusters through gateways, in all clusters of this source",
     )

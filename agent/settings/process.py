@@ -28,28 +28,36 @@ class Process:
         or_empty(FILE), "", "kubeconfig of this cluster; empty: the pod's service account, then $KUBECONFIG"
     )
     context: str = flag(TEXT, "", "context of the kubeconfig; empty: its current one")
-    cluster_name: str = flag(_LABEL, "", "name of this cluster, written on what it creates elsewhere (63 characters)")
+    cluster_name: str = flag(
+        _LABEL,
+        "",
+        "name of this cluster, at most 63 characters; it is written on objects that this cluster creates in"
+        " other clusters",
+    )
     health_address: str = flag(ADDRESS, ":8080", "HOST:PORT of /healthz, /readyz, /cluster and /metrics")
     metrics_address: str = flag(
         or_empty(ADDRESS),
         "",
-        "HOST:PORT of /metrics over HTTPS, for tokens that may get that path; empty: for all, beside /healthz",
+        "HOST:PORT of /metrics over HTTPS, for clients with a token that may get that path; empty: /metrics"
+        " is served next to /healthz, to all clients",
     )
     log_level: str = flag(LOG_LEVEL, "INFO", "DEBUG, INFO, WARNING or ERROR")
     log_json: bool = flag(SWITCH, "false", "write logs as JSON lines")
     request_timeout: float = tuned(
-        DURATION, "10s", "how long a request to an API server may take; of a list, how long nothing of it may come"
+        DURATION,
+        "10s",
+        "timeout of a request to an API server; for a list, the longest pause between two parts of the answer",
     )
     event_loop: EventLoop = tuned(
         one_of(*EVENT_LOOPS),
         "asyncio",
-        "asyncio: Python's own; uvloop: that of the package uvloop, which may take less CPU",
+        "asyncio: Python's own event loop; uvloop: that of the package uvloop, which may need less CPU",
     )
     unwell_after: float = tuned(
         DURATION,
         "60s",
-        "how long a watch may fail, or a task be started again and again, until its target is not ready, or, in this"
-        " cluster, another replica leads",
+        "how long a watch may fail, or a task may be restarted repeatedly. After that the target is not"
+        " ready, or, in this cluster, the agent releases its lease to another replica",
     )
 
     @property
@@ -66,12 +74,15 @@ class Leadership:
 
     namespace: str = flag(TEXT, "", "namespace of the leader lease; empty: the pod's own, else kube-system")
     identity: str = tuned(TEXT, "", "name of this replica in leader election; empty: host name and a random part")
-    lease_duration: float = tuned(DURATION, "12s", "how long others wait for a leader that went silent")
+    lease_duration: float = tuned(
+        DURATION, "12s", "how long other replicas wait for a leader that does not renew its lease"
+    )
     lease_renew: float = tuned(DURATION, "11s", "how long the leader tries to renew its lease before it stops leading")
     lease_retry: float = tuned(
         DURATION,
         "1.4s",
-        "time between renewals of the lease, answered or not; a replica that waits looks twice as often",
+        "pause between renewals of the lease, whether the earlier ones are answered or not; a waiting replica"
+        " checks twice as often",
     )
 
     @property

@@ -53,8 +53,8 @@ class Scheduling:
     take_up: float = tuned(
         DURATION,
         "60s",
-        "how long a pod waits for a target whose agent and scheduler ignore it, before it tries another target that"
-        " fits; set more than a busy scheduler takes between two of this cluster's pods",
+        "how long a pod waits for a target whose agent or scheduler does not react, before it tries another"
+        " target that fits. Must be longer than a busy scheduler takes between two pods of this cluster",
     )
     reserve_patience: float = tuned(
         DURATION, "2s", "mode reserve: how long the first reservation waits for better ones"
@@ -72,7 +72,7 @@ class Scheduling:
     candidate_scheduler: bool = flag(
         SWITCH,
         "true",
-        "a candidate scheduler runs in this cluster; off: candidates are reported to their sources as unschedulable",
+        "this cluster has a candidate scheduler; off: the agent reports candidates as unschedulable to their sources",
     )
 
 
@@ -85,15 +85,15 @@ class Scores:
     """Scores of targets."""
 
     placement_strategy: Strategy = flag(
-        one_of("least", "most"), "least", "which target has the higher score: the least allocated, or the most"
+        one_of("least", "most"),
+        "least",
+        "least: the target with the least allocated capacity has the highest score; most: that with the most",
     )
     score_affinity: float = _weight(Weights.affinity, "weight of preferred node affinity over virtual nodes; 0: none")
     score_taints: float = _weight(Weights.taints, "weight of PreferNoSchedule taints of virtual nodes")
     score_pod_affinity: float = _weight(Weights.pod_affinity, "weight of preferred affinity and anti-affinity to pods")
     score_spread: float = _weight(Weights.spread, "weight of topology spread with ScheduleAnyway")
-    score_placement: float = _weight(
-        Weights.placement, "weight of the scores that the decisions of a pod's Placement give clusters"
-    )
+    score_placement: float = _weight(Weights.placement, "weight of the scores in the decisions of a pod's Placement")
     score_target_weight: float = _weight(
         Weights.target_weight, "weight of the annotation multicluster/weight of Targets"
     )
@@ -101,12 +101,12 @@ class Scores:
         Weights.capacity, "weight of the allocated fraction of a target (see --placement-strategy)"
     )
     score_images: float = _weight(
-        Weights.images, "weight of images that pods of this cluster already use in the target"
+        Weights.images, "weight of images that other pods of this cluster already use in the target"
     )
     extra_score: tuple[str, ...] = repeated(
         Form(FORM, _extra_score),
-        "score from -100 to 100 in an object, with its weight. The object's namespace has the name of the"
-        " ManagedCluster or of the target",
+        "score from -100 to 100 in a field of an object, with its weight. The namespace of the object has the"
+        " name of the ManagedCluster or of the target",
     )
 
     @property
@@ -138,14 +138,16 @@ class Extender:
     """Bind extender for the candidate scheduler (mode reserve)."""
 
     extender_address: str = flag(
-        or_empty(ADDRESS), "", "HOST:PORT of the bind extender for the candidate scheduler; empty: none is served"
+        or_empty(ADDRESS), "", "HOST:PORT of the bind extender for the candidate scheduler; empty: no extender"
     )
     extender_cert: str = tuned(
-        or_empty(FILE), "", "file of the extender's certificate; without one, it serves loopback only"
+        or_empty(FILE), "", "file with the certificate of the extender; empty: the extender listens on loopback only"
     )
     extender_key: str = tuned(or_empty(FILE), "", "file of the certificate's key")
-    extender_client_ca: str = tuned(or_empty(FILE), "", "file of the CA whose client certificates the extender accepts")
-    hold: float = tuned(DURATION, "30s", "how long a candidate with a reserved node waits for its source's permission")
+    extender_client_ca: str = tuned(or_empty(FILE), "", "file with the CA of the clients that the extender accepts")
+    hold: float = tuned(
+        DURATION, "30s", "how long a candidate with a reserved node waits for the permission of its source"
+    )
 
     def check(self) -> None:
         """Raise InvalidSetting unless the extender listens on loopback or authenticates its clients.
