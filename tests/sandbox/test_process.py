@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Iterator
@@ -82,7 +83,9 @@ async def test_a_process_that_ignores_the_request_is_killed(start: Starter) -> N
 
 def test_a_process_is_found_from_its_start_while_one_program_gives_way_to_the_next(start: Starter) -> None:
     for _ in range(8):
-        pid = start(["/usr/bin/env", "sh", "-c", f"exec {sys.executable} -c 'import time; time.sleep(600)'"])
+        pid = start(
+            ["/usr/bin/env", "sh", "-c", f"exec {shlex.quote(sys.executable)} -c 'import time; time.sleep(600)'"]
+        )
         assert all(process.find(start.pid_file, MARK) == pid for _ in range(200))
         process.send(pid, MARK, signal.SIGKILL)
 
