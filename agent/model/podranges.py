@@ -41,7 +41,9 @@ class PodRanges:
             return True
         found = _address(address) if isinstance(address, str) and len(address) <= _LONGEST else None
         if self.networks is None:
-            return found is None or not any(found in network for network in self.excluded)
+            if found is None:
+                return _is_host_name(address)
+            return not any(found in network for network in self.excluded)
         return found is not None and any(found in network for network in self.networks)
 
 
@@ -189,6 +191,11 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return None if "%" in text else ipaddress.ip_address(text)
     except ValueError:
         return None
+
+
+def _is_host_name(text: object) -> bool:
+    """Return whether a text that is no address for Python is none for Kubernetes: that reads 010.1.0.7 as 10.1.0.7."""
+    return isinstance(text, str) and ":" not in text and text[-1:].isalpha()
 
 
 def network(text: object) -> Network | None:

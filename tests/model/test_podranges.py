@@ -39,6 +39,11 @@ def test_excluded_networks_are_left_out_and_all_else_stays() -> None:
     assert [found.holds(each) for each in addresses] == [False, False, True, True, True]
 
 
+@pytest.mark.parametrize("address", ["010.1.0.7", "0" * 60 + "10.1.0.7", "fd00:00001::7", "fd00:00001::a", "", None])
+def test_excluded_networks_have_addresses_that_only_kubernetes_can_read(address: object) -> None:
+    assert not PodRanges(excluded=TWO.networks or ()).holds(address)
+
+
 def test_a_target_that_names_none_may_have_any_address() -> None:
     assert of({"spec": {}}) == of({}) == ANYWHERE
     status = {"podIP": "203.0.113.7", "podIPs": [{"ip": "203.0.113.7"}]}
