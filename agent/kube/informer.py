@@ -315,9 +315,9 @@ class Informer:
 
     async def _pause(self, backoff: Backoff | None) -> None:
         if backoff is not None:
-            await set_within(self._interrupt, backoff.next())
+            interrupted = await set_within(self._interrupt, backoff.next())
             until = time.monotonic() + REST_SECONDS * random.random()
-            while self._rests and time.monotonic() < until:
+            while self._rests and not interrupted and time.monotonic() < until:
                 expect(_REST_STEP_SECONDS)
-                await set_within(self._interrupt, _REST_STEP_SECONDS)
+                interrupted = await set_within(self._interrupt, _REST_STEP_SECONDS)
         self._interrupt.clear()

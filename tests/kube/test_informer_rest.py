@@ -29,3 +29,18 @@ async def test_it_rests_until_it_is_interrupted(monkeypatch: pytest.MonkeyPatch)
         run.cancel()
         assert informer.error is not None
         assert informer.error.__traceback__ is informer.error.__cause__.__traceback__ is None  # type: ignore[union-attr]
+
+
+async def test_an_interruption_during_a_list_does_not_stop_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "REST_SECONDS", 3.0)
+    monkeypatch.setattr(module.random, "random", lambda: 1.0)
+    async with Session(Connection("http://127.0.0.1:1")) as session:
+        informer, failures = Informer(Client(session), PODS), list[float]()
+        informer.on_failure(lambda: failures.append(time.monotonic()))
+        # The cluster answers a probe while a list runs, then falls silent before the list ends.
+        informer.interrupt()
+        informer.rest()
+        run, began = asyncio.create_task(informer.run()), time.monotonic()
+        await until(lambda: failures, what="it tries again at once, then rests")
+        assert time.monotonic() - began < 2.0
+        run.cancel()
