@@ -43,6 +43,8 @@ class Actions:
         self._writer = writer
         self._limits = limits
         self._pauses = Pauses()
+        self._begins: set[str] = set()
+        """UIDs of pods whose moves have begun, and whose replacements may not be in the stores yet."""
 
     def due(self, key: OwnerKey, actions: Sequence[Action]) -> tuple[list[Action], float]:
         """Return the actions that may be tried now, and the seconds until the next of the others may."""
@@ -66,21 +68,22 @@ class Actions:
         for some in _side_by_side(actions):
             may = some
             if _begins(some[0]):
-                may = [action for ahead, action in enumerate(some) if self._may_begin(key, action, ahead)]
+                may = [action for action in some if self._may_begin(key, action)]
                 again += [AGAIN_SECONDS] if len(may) < len(some) else []
-            pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
+            try:
+                pauses = await side_by_side([self._write(key, owner, read, action) for action in may])
+            finally:
+                self._begins -= {action.old.uid for action in may if isinstance(action, Create | Evict)}
             again += [pause for pause in pauses if pause]
         return min(again, default=None)
 
-    def _may_begin(self, key: OwnerKey, action: Action, ahead: int) -> bool:
-        """Return whether a move may begin, and count it.
-
-        :param ahead: how many of its batch begin before it
-        """
+    def _may_begin(self, key: OwnerKey, action: Action) -> bool:
+        """Return whether a move may begin, and count it."""
         assert isinstance(action, Create | Evict)
         rank = (action.old.lost, action.old.priority)
-        may = self._limits.may_begin(rank, key, ahead=ahead)
+        may = self._limits.may_begin(rank, key, begin=self._begins)
         if may:
+            self._begins.add(action.old.uid)
             self._limits.begin(action.old.uid, rank)
         return may
 

@@ -5,7 +5,7 @@ Lost pods begin first, then those of a higher priority; pods that are equal in b
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
@@ -133,20 +133,20 @@ class Limits:
         """Moment of the last move that began, by rank."""
         self._is_others_turn = False
 
-    def may_begin(self, rank: Rank, owner: OwnerKey, *, ahead: int = 0) -> bool:
+    def may_begin(self, rank: Rank, owner: OwnerKey, *, begin: Set[str] = frozenset()) -> bool:
         """Return True if one more move may begin now.
 
         After a refusal lower ranks wait until this rank tries again, and later owners of this rank until this owner
         does: otherwise it would depend on timers which of them gets scarce capacity.
 
         :param rank: rank of the pod; the rate does not apply to lost pods, since they serve no client
-        :param ahead: number of moves that begin at the same time and are not in the stores yet
+        :param begin: UIDs of all pods whose moves begin now, and whose replacements may not be in the stores yet
         """
         now, lost = time.monotonic(), rank[0]
         self._left = min(max(1.0, self._rate), self._left + (now - self._at) * self._rate)
         self._at = now
         self._forget_refused(now)
-        may = (lost or self._left >= 1.0) and self._has_slot(rank, owner, ahead, now)
+        may = (lost or self._left >= 1.0) and self._has_slot(rank, owner, begin, now)
         waiting = self._waiting.setdefault(rank, {})
         waiting.pop(owner, None)
         if not may:
@@ -179,10 +179,10 @@ class Limits:
         while now - next(iter(self._begun.values()))[1] >= _STUCK_SECONDS:
             del self._begun[next(iter(self._begun))]
 
-    def _has_slot(self, rank: Rank, owner: OwnerKey, ahead: int, now: float) -> bool:
+    def _has_slot(self, rank: Rank, owner: OwnerKey, begin: Set[str], now: float) -> bool:
         """Return True if a slot is free for an owner. The highest waiting rank has all slots while its pods start."""
         under_way = self._starting.under_way(now)
-        free = self._parallel - len(under_way) - ahead
+        free = self._parallel - len(under_way) - len(begin - set(under_way))
         if free <= 0:
             return False
         earlier = sum(each < owner for each in self._waiting.get(rank, ()))

@@ -1,5 +1,6 @@
 """Limits for moves: how many may run at the same time, how many may start per second, and in which order."""
 
+import asyncio
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -11,8 +12,10 @@ from agent.api.kinds import PODS
 from agent.base.clock import parse
 from agent.kube.store import Object
 from agent.moves.mover import limits
+from agent.moves.mover.actions import Actions
 from agent.moves.mover.facts import OwnerKey
 from agent.moves.mover.limits import AGAIN_SECONDS, PLACES_SECONDS, STARTS_SECONDS, Limits, Starting
+from agent.moves.mover.view import Create, Pod
 
 CREATED = "2026-11-24T12:00:00Z"
 BEGAN = parse(CREATED)
@@ -205,3 +208,23 @@ def test_a_free_slot_is_for_the_first_owner_of_the_highest_rank(monkeypatch: pyt
     assert not moves.begin("of-d", LOST, owner="d")
     moves.now = 3 * AGAIN_SECONDS
     assert moves.begin("of-d", LOST, owner="d"), "the owner before it has not asked again"
+
+
+async def test_replacements_that_many_owners_create_at_the_same_time_stay_within_the_limit() -> None:
+    deps: Any = SimpleNamespace(proxies=SimpleNamespace(informer=SimpleNamespace(store=None)), recorder=None)
+    rest: Any = None
+    actions = Actions(deps, rest, rest, rest, rest, Limits(2, 10.0, Starting(lambda node: True)))
+    answered, created = asyncio.Event(), list[str]()
+
+    async def create(key: OwnerKey, owner: Any, read: Any, action: Create) -> None:
+        created.append(action.old.uid)
+        await answered.wait()
+
+    actions._write = create  # type: ignore[assignment]
+    lost = [Create(Pod(name, name, cause="Lost", answers=False), f"new-{name}") for name in "abcd"]
+    owners = [asyncio.create_task(actions.carry_out(of(each.old.uid), rest, rest, [each])) for each in lost]
+    await asyncio.sleep(0.01)
+    assert created == ["a", "b"], "no answer has told of a replacement yet"
+    answered.set()
+    assert await asyncio.gather(*owners) == [None, None, AGAIN_SECONDS, AGAIN_SECONDS]
+    assert await actions.carry_out(of("c"), rest, rest, lost[2:3]) is None
