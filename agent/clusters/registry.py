@@ -180,7 +180,9 @@ class Targets:
     def _cluster(self, connection: Connection, name: str) -> Cluster:
         """Return a connection to a cluster with the same timeout as the local one."""
         timeout = self._local.client.session.timeout
-        return Cluster(connection, name, timeout=timeout, budget=Budget(KEPT, PORTION))
+        cluster = Cluster(connection, name, timeout=timeout, budget=Budget(KEPT, PORTION))
+        cluster.client.session.queues_watches = True
+        return cluster
 
     async def _close(self, cluster: Cluster) -> None:
         await cluster.close()

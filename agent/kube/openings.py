@@ -1,4 +1,4 @@
-"""Limit on watches that are being opened at the same time, for all clusters of this process.
+"""Limit on watches that are being opened at the same time, for all targets of this process.
 
 Each opening has a TLS handshake, which costs milliseconds of CPU. If many targets come back at the same time, thousands
 of watches are opened, and one pass of the event loop would continue the handshakes of all of them.

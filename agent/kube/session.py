@@ -65,6 +65,8 @@ class Session:
         self.connection = connection
         self.name = name
         self.timeout = timeout
+        self.queues_watches = False
+        """Whether its watches wait for those of other clusters that are being opened. All work needs the local ones."""
         self._connecting = connecting
         self.date = ""
         self.user = ""
@@ -228,7 +230,7 @@ class Session:
         """
         if self._http.closed:
             raise Unsent(CLOSED)
-        end_opening = await begin_opening()
+        end_opening = await begin_opening() if self.queues_watches else lambda: None
         try:
             headers = await self._headers(None, accept)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle)

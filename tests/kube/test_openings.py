@@ -5,7 +5,10 @@ import asyncio
 import pytest
 
 from agent.kube import openings
+from agent.kube.config import Connection
+from agent.kube.errors import Unreachable
 from agent.kube.openings import AT_ONCE, begin_opening
+from agent.kube.session import Session
 
 
 async def test_a_limited_number_of_watches_is_opened_at_the_same_time() -> None:
@@ -30,3 +33,16 @@ async def test_an_opening_without_an_answer_delays_no_other_for_long(monkeypatch
         await begin_opening()
     async with asyncio.timeout(5):
         (await begin_opening())()
+
+
+async def test_a_watch_of_the_local_cluster_does_not_wait_for_those_of_targets() -> None:
+    for _ in range(AT_ONCE):
+        await begin_opening()
+    async with Session(Connection("http://127.0.0.1:1")) as session:
+        with pytest.raises(Unreachable):
+            async with asyncio.timeout(0.5), session.stream("/"):
+                pytest.fail("nobody listens there")
+        session.queues_watches = True
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.5), session.stream("/"):
+                pytest.fail("nobody listens there")
