@@ -127,6 +127,9 @@ def _health(counters: Counters, peer: str, checked: Checked, before: PeerHealth 
     refused = sum(counters.get(way + each, 0) for way in (prefix, shared) for each in _VERIFIED)
     passed = counters.get(prefix + "health_check.success", 0)
     admissions = passed if alive else before.admissions if before else None
+    if admissions is not None and passed < admissions:
+        # Envoy has started again, and counts from zero.
+        admissions = 0
     # Gateways of an older version answer only the checks of admission.
     older = not alive and passed > (admissions or 0)
     healthy = admitted if older else alive if admitted else 0

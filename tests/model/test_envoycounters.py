@@ -51,6 +51,13 @@ def test_a_peer_is_ready_where_one_address_answers_and_else_it_is_told_why(
     assert told.ready is (reason == "Connected")
 
 
+def test_an_older_peer_is_ready_after_envoy_has_started_again() -> None:
+    told, peers = {PEER: CONNECTED}, {PEER: Checked(2, "alive/1f")}
+    for passed in (0, 1):
+        told = health(counters(membership_healthy=passed, health_check__success=passed), peers, told)
+    assert told[PEER].reason == "Connected"
+
+
 def test_a_peer_without_addresses_is_not_exposed() -> None:
     assert health(counters(), {PEER: Checked(0, "alive/1f")}, {})[PEER] == PeerHealth(0, 0, "NotExposed")
 
