@@ -16,7 +16,7 @@ _DESCENTS = 1
 
 _NAME = re.compile(r"(?:\\.|[^.\[\]\s'\"\\])+")
 _QUOTED = re.compile(r"\s*(?:'((?:\\.|[^'\\])*)'|\"((?:\\.|[^\"\\])*)\")\s*")
-_INDEX = re.compile(r"\s*(-?\d*)\s*(?:(:)\s*(-?\d*)\s*(?:(:)\s*(-?\d*)\s*)?)?")
+_INDEX = re.compile(r"\s*+(-?\d*+)\s*+(?:(:)\s*+(-?\d*+)\s*+(?:(:)\s*+(-?\d*+)\s*+)?)?")
 _COMPARISON = re.compile(r"\s*(==|!=|<=|>=|<|>)\s*")
 
 

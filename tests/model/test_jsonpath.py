@@ -70,3 +70,9 @@ def test_an_invalid_path_is_refused_with_the_reason(path: str, reason: str) -> N
     wide = {str(number): {str(inner): {"x": {}} for inner in range(100)} for number in range(100)}
     with pytest.raises(InvalidPath, match=reason):
         find(path, wide)
+
+
+def test_blanks_in_an_invalid_slice_cost_no_time() -> None:
+    blanks = " " * 300
+    with pytest.raises(InvalidPath, match="is no index"):
+        find(f".a[0,{blanks}:{blanks}:{blanks}x]", {})
