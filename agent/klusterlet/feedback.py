@@ -13,6 +13,8 @@ LONGEST_JSON = 1024
 """Maximum number of bytes of a value that is a list or map."""
 _VALUES = 200
 """Maximum number of values of one object; the CRD has no limit."""
+_BYTES = 65_536
+"""Maximum number of bytes of all values of one object."""
 _INT64 = 2**63
 
 _CONDITION = '.status.conditions[?(@.type=="{}")].status'
@@ -56,16 +58,21 @@ def feedback(obj: Raw, rules: Iterable[Raw]) -> Feedback:
     """Return the values that rules select from an object; errors of other rules discard none."""
     values: list[dict[str, Any]] = []
     errors: list[str] = []
+    size = 0
     for name, path in _paths(obj, rules, errors):
         try:
             value = _value(name, path, obj)
         except ValueError as error:
             errors.append(str(error))
-        else:
-            values += [{"name": name, "fieldValue": value}] if value is not None else []
-    if len(values) > _VALUES:
-        errors.append(f"only the first {_VALUES} of {len(values)} values are reported")
-    return Feedback(values[:_VALUES], errors)
+            continue
+        if value is None:
+            continue
+        size += len(json.dumps(value, ensure_ascii=False).encode())
+        if len(values) == _VALUES or size > _BYTES:
+            errors.append(f"only the first {len(values)} values are reported: the limit is {_VALUES} or {_BYTES} bytes")
+            break
+        values.append({"name": name, "fieldValue": value})
+    return Feedback(values, errors)
 
 
 def _paths(obj: Raw, rules: Iterable[Raw], errors: list[str]) -> Iterable[tuple[str, str]]:

@@ -15,10 +15,10 @@ from agent.api.kinds import MANIFEST_WORKS
 from agent.clusters.deps import Deps
 from agent.klusterlet import rules, status
 from agent.klusterlet.drift import POLL_SECONDS, Watches
-from agent.klusterlet.feedback import Feedback, feedback, progress
+from agent.klusterlet.feedback import Feedback, progress
 from agent.klusterlet.hub import HubController
-from agent.klusterlet.manifests import Identity
-from agent.klusterlet.rules import Found, Question
+from agent.klusterlet.manifests import Identity, Work
+from agent.klusterlet.rules import Answer, Question
 from agent.klusterlet.status import Told
 from agent.klusterlet.works import Result, WorksController
 from agent.kube.errors import NotFound, StatusError
@@ -85,7 +85,8 @@ class ReportsController(Controller[str]):
             # The works controller reports once it has applied the present generation.
             return None
         known = self._known.get(key, {})
-        told = [await self._told(each, known) for each in outcome.results]
+        executor = Work(raw).executor
+        told = [await self._told(each, known, executor) for each in outcome.results]
         present = {each.meta.identity for each in outcome.results}
         self._known[key] = {identity: each for identity, each in known.items() if identity in present}
         wanted = status.status(raw, told, self._deps.clock.now())
@@ -105,7 +106,7 @@ class ReportsController(Controller[str]):
         )
         return POLL_SECONDS if unwatched else None
 
-    async def _told(self, result: Result, known: dict[Identity, _Known]) -> Told:
+    async def _told(self, result: Result, known: dict[Identity, _Known], executor: str) -> Told:
         if result.is_skipped:
             return Told(result.meta, result.applied, None)
         if result.kind is None or not result.meta.name:
@@ -115,43 +116,45 @@ class ReportsController(Controller[str]):
         version = watched.version if self._watches.is_watched(identity, result.kind) and watched is not None else ""
         last, config = (
             known.get(identity),
-            hash(msgspec.json.encode([result.config.feedback, result.config.conditions])),
+            hash(msgspec.json.encode([executor, result.config.feedback, result.config.conditions])),
         )
         if last is None or not version or (last.version, last.config) != (version, config):
-            found, told = await self._read(result)
+            found, told = await self._read(result, executor)
             last = known[identity] = _Known(found, config, told)
         rival = self._works.rival(identity)
         return replace(last.told, meta=result.meta, applied=result.applied, contested=rival)
 
-    async def _read(self, result: Result) -> tuple[str, Told]:
-        """Return the version and the state of an object."""
+    async def _read(self, result: Result, executor: str) -> tuple[str, Told]:
+        """Return the version and the state of an object, as far as the executor may read it."""
         kind, meta, config = result.kind, result.meta, result.config
         assert kind is not None
+        client = self._client.as_user(executor) if executor else self._client
         try:
-            raw = await self._client.get_raw(kind, meta.name, meta.namespace)
+            raw = await client.get_raw(kind, meta.name, meta.namespace)
         except NotFound:
             return "", Told(meta, result.applied, status.NOT_AVAILABLE)
         except StatusError as error:
             return "", Told(meta, result.applied, status.not_fetched(str(error)))
         obj: Raw = msgspec.json.decode(raw)
-        values = feedback(obj, config.feedback)
-        found = await self._ruled([dict(each) for each in config.conditions], raw)
+        asked = Question([dict(each) for each in config.conditions], raw, [dict(each) for each in config.feedback])
+        found = await self._ruled(asked)
         told = Told(
             meta,
             result.applied,
             status.IS_AVAILABLE,
-            feedback=Feedback(values.values, values.errors),
+            feedback=found.feedback,
             has_rules=bool(config.feedback),
-            rules=found,
+            rules=found.conditions,
             progress=progress(obj),
         )
         return str(obj["metadata"]["resourceVersion"]), told
 
-    async def _ruled(self, asked: list[Raw], raw: bytes) -> list[Found]:
-        if not asked:
-            return []
+    async def _ruled(self, asked: Question) -> Answer:
+        if not asked.rules and not asked.feedback:
+            return Answer([], Feedback([], []))
         try:
-            answer = await self._worker.ask(msgspec.msgpack.encode(Question(asked, raw)))
+            answer = await self._worker.ask(msgspec.msgpack.encode(asked))
         except WorkerFailed as error:
-            return rules.unanswered(asked, str(error))
-        return msgspec.msgpack.decode(answer, type=list[Found])
+            reason = f"rules of the object cannot be evaluated: {error}"
+            return Answer(rules.unanswered(asked.rules, str(error)), Feedback([], [reason]))
+        return msgspec.msgpack.decode(answer, type=Answer)

@@ -1,4 +1,4 @@
-"""Condition rules of ManifestWorks: CEL expressions about an object, evaluated in a worker. Pure."""
+"""Condition rules and feedback rules of ManifestWorks: what they say about an object, evaluated in a worker. Pure."""
 
 import functools
 from collections.abc import Mapping
@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agent.klusterlet.feedback import Feedback, feedback
 from agent.ranking.placing.celexpr import Environment, InvalidExpression
 from agent.ranking.placing.celfunctions import Signature
 
@@ -33,11 +34,19 @@ class Found(msgspec.Struct):
 
 
 class Question(msgspec.Struct):
-    """Request to a worker: the conditions of an object by rules."""
+    """Request to a worker: the conditions and the values of an object by rules."""
 
     rules: list[dict[str, Any]]
     object: bytes
     """The object as JSON."""
+    feedback: list[dict[str, Any]] = []
+
+
+class Answer(msgspec.Struct):
+    """Answer of a worker."""
+
+    conditions: list[Found]
+    feedback: Feedback
 
 
 def answer(request: bytes) -> bytes:
@@ -45,7 +54,8 @@ def answer(request: bytes) -> bytes:
     question = msgspec.msgpack.decode(request, type=Question)
     obj = msgspec.json.decode(question.object)
     found = [evaluate(rule, obj) for rule in question.rules[:_MOST]]
-    return msgspec.msgpack.encode([each for each in found if each is not None])
+    values = feedback(obj, question.feedback)
+    return msgspec.msgpack.encode(Answer([each for each in found if each is not None], values))
 
 
 def unanswered(rules: list[dict[str, Any]], reason: str) -> list[Found]:

@@ -19,6 +19,8 @@ CONTESTED = "multicluster/Contested"
 AGGREGATED = "ConditionRulesAggregated"
 BY_KIND = "ByKind"
 """Reason of Progressing and Degraded if no rule sets them."""
+LONGEST_MESSAGE = 32_768
+"""Maximum number of characters of a condition's message."""
 _TIME = "lastTransitionTime"
 _GENERATED = REASONS | {AGGREGATED, BY_KIND}
 """Reasons of conditions that are removed once nothing sets them."""
@@ -91,6 +93,7 @@ class _Conditions:
         old = find_condition(self.before, type) or {}
         same = old.get("status") == verdict.status and old.get("observedGeneration") == self.generation
         time = old.get(_TIME) if same and not changed else None
+        verdict = verdict._replace(message=verdict.message[:LONGEST_MESSAGE])
         written = {"observedGeneration": self.generation, _TIME: time or timestamp(self.now)}
         self.found.append({"type": type, **verdict._asdict(), **written})
 

@@ -21,6 +21,7 @@ from agent.klusterlet.status import (
     status,
     with_deleting,
 )
+from agent.runtime.worker import Worker, WorkerFailed
 
 Raw = dict[str, Any]
 
@@ -163,8 +164,31 @@ def test_well_known_conditions_are_those_of_jobs_and_pods(obj: Raw, wanted: Foun
 
 def test_a_worker_answers_for_all_rules_of_an_object() -> None:
     question = rules.Question([rule("true"), {"type": "WellKnownConditions"}], msgspec.json.encode(DEPLOYMENT))
-    found = msgspec.msgpack.decode(rules.answer(msgspec.msgpack.encode(question)), type=list[Found])
-    assert [each.status for each in found] == ["True"]
+    question.feedback = [path("a", ".metadata.name")]
+    found = msgspec.msgpack.decode(rules.answer(msgspec.msgpack.encode(question)), type=rules.Answer)
+    assert [each.status for each in found.conditions] == ["True"]
+    assert values(found.feedback) == {"a": "web"}
+
+
+async def test_a_path_that_takes_long_is_ended_by_the_worker() -> None:
+    slow = path("a", "..[" + ",".join("a" * 500) + "]")
+    question = rules.Question([], msgspec.json.encode({"spec": [{}] * 150_000}), [slow])
+    worker = Worker("agent.klusterlet.rules:answer", cpu_seconds=0.5)
+    with pytest.raises(WorkerFailed):
+        await worker.ask(msgspec.msgpack.encode(question))
+    await worker.close()
+
+
+def test_the_values_of_an_object_are_limited_in_bytes() -> None:
+    found = feedback({"a": "x" * 30_000}, [path(str(number), ".a") for number in range(200)])
+    assert list(values(found)) == ["0", "1"]
+    assert found.errors == ["only the first 2 values are reported: the limit is 200 or 65536 bytes"]
+
+
+def test_a_long_message_is_cut_to_what_the_hub_accepts() -> None:
+    found = status(work(), [told(feedback=Feedback([], ["x" * 40_000]), has_rules=True)], NOW)
+    (manifest,) = found["resourceStatus"]["manifests"]
+    assert len(said(manifest, "StatusFeedbackSynced")[2]) == 32_768
 
 
 def told(ordinal: int = 0, name: str = "web", **rest: Any) -> Told:

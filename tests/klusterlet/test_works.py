@@ -299,10 +299,27 @@ async def test_an_executor_applies_by_its_own_rights(pair: Pair) -> None:
         await until(lambda: is_allowed(pair.member, user, asked), what="the executor may delete ConfigMaps")
         await pair.edit("w", pair.config("a", {"b": "2"}), executor=executor)
         await pair.copy(CONFIGMAPS, "a", lambda obj: obj["data"] == {"b": "2"})
+        await pair.said("w", "Available", ordinal=0, status="True")
         role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "rules": [{**rule, "verbs": ["*"]}]}
         role["metadata"] = {"name": "more", "namespace": pair.namespace}
         await pair.edit("w", pair.config("a", {"b": "2"}), role, executor=executor)
         await pair.said("w", "Applied", ordinal=1, status="False", message="not allowed to apply the resource")
+
+
+async def test_values_of_an_object_are_read_by_the_rights_of_the_executor(pair: Pair) -> None:
+    account = {"namespace": pair.namespace, "name": "nobody"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "hub-one", "namespace": pair.namespace}}
+    config = {
+        "resourceIdentifier": {"resource": "secrets", "namespace": pair.namespace, "name": "hub-one"},
+        "updateStrategy": {"type": "ReadOnly"},
+        "feedbackRules": [{"type": "JSONPaths", "jsonPaths": [{"name": "name", "path": ".metadata.name"}]}],
+    }
+    async with pair.at_work():
+        executor = {"subject": {"type": "ServiceAccount", "serviceAccount": account}}
+        await pair.create("w", secret, executor=executor, manifestConfigs=[config])
+        await pair.said("w", "Available", ordinal=0, status="Unknown", message="forbidden")
+        (manifest,) = (await pair.work("w"))["status"]["resourceStatus"]["manifests"]
+        assert manifest["statusFeedback"] == {}
 
 
 async def test_a_changed_role_is_made_again(pair: Pair) -> None:
