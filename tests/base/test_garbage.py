@@ -1,12 +1,14 @@
 """Frozen objects: no collection examines them, and garbage among them is found once there is enough of it."""
 
 import gc
+import math
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from agent.base.garbage import Freezing, resident
+from agent.base.garbage import Freezing, limit, resident
 
 MANY = 50_000
 
@@ -73,3 +75,25 @@ def test_garbage_among_frozen_objects_is_freed_once_the_process_has_grown() -> N
 
 def test_the_resident_memory_is_that_of_this_process() -> None:
     assert 10 << 20 < resident() < 10 << 30
+
+
+def test_garbage_is_freed_before_a_container_reaches_its_memory_limit() -> None:
+    memory = 100
+    freezing = Freezing(seconds=0.0, examine=200, resident=lambda: memory, limit=lambda: 300.0)
+    gc.callbacks.append(freezing)
+    for memory, freed in ((150, True), (200, False), (210, True), (220, False), (240, True)):
+        cycle = Cycle()
+        found = weakref.ref(cycle)
+        gc.collect(1)
+        gc.freeze()
+        del cycle
+        gc.collect()
+        gc.collect()
+        assert (found() is None) is freed, memory
+
+
+def test_the_memory_limit_is_that_of_the_container(tmp_path: Path) -> None:
+    for text, expected in (("268435456\n", 256 << 20), ("max\n", math.inf)):
+        (tmp_path / "memory.max").write_text(text)
+        assert limit(tmp_path / "memory.max") == expected
+    assert limit(tmp_path / "missing") == math.inf
