@@ -7,7 +7,7 @@ from typing import Any
 
 from agent.api import cel
 from agent.api.kinds import CERTIFICATE_REQUESTS, CLUSTER_ROLES, MANAGED_CLUSTERS, POLICIES, POLICY_BINDINGS, Kind
-from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, PREFIX, REGISTER_GROUP, token_group
+from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, MEMBER_USER, PREFIX, REGISTER_GROUP, token_group
 from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 
 Raw = dict[str, Any]
@@ -46,6 +46,8 @@ def _acceptance() -> Raw:
             _variable("accepted", f"oldObject != null && {_accepts('oldObject')}"),
             _variable("oursAfter", _is_ours("object")),
             _variable("oursBefore", f"oldObject != null && {_is_ours('oldObject')}"),
+            _variable("userAfter", _member_user("object")),
+            _variable("userBefore", f"oldObject == null ? '' : {_member_user('oldObject')}"),
         ],
         "validations": [
             _refuse(
@@ -55,6 +57,10 @@ def _acceptance() -> Raw:
             _refuse(
                 f"variables.oursBefore == variables.oursAfter || {_MAY_ACCEPT}",
                 f"{_USER} + ' cannot change the label {OURS}: it marks the ManagedClusters of Targets'",
+            ),
+            _refuse(
+                f"variables.userBefore == variables.userAfter || {_MAY_ACCEPT}",
+                f"{_USER} + ' cannot change the annotation {MEMBER_USER}: this user has the rights of the member'",
             ),
             _refuse(
                 f"{given} || {configs}.all(c, c.url.startsWith('https://'))",
@@ -123,6 +129,11 @@ def _accepts(obj: str) -> str:
 
 def _is_ours(obj: str) -> str:
     return f"has({obj}.metadata.labels) && '{OURS}' in {obj}.metadata.labels"
+
+
+def _member_user(obj: str) -> str:
+    found = f"{obj}.metadata.annotations"
+    return f"(has({found}) && '{MEMBER_USER}' in {found} ? {found}['{MEMBER_USER}'] : '')"
 
 
 def _is_user(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from agent.api import hubroles
 from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -101,21 +102,33 @@ class RegistrationController(Controller[str]):
         return None
 
     async def _mark(self, cluster: Raw) -> Raw:
-        """Write finalizers and the default set into a ManagedCluster that lacks them."""
+        """Write finalizers, the default set and an earlier version's only user into a ManagedCluster without them."""
         metadata, accepted = cluster["metadata"], (cluster.get("spec") or {}).get("hubAcceptsClient")
         held = metadata.get("finalizers") or []
         lacking = [each for each in _FINALIZERS[: 2 if accepted else 1] if each not in held]
         change: Raw = {"finalizers": [*held, *lacking]} if lacking else {}
         if not (metadata.get("labels") or {}).get(LABEL_CLUSTER_SET):
             change["labels"] = {LABEL_CLUSTER_SET: DEFAULT_SET}
+        if MEMBER_USER not in (metadata.get("annotations") or {}) and (only := self._earlier_user(metadata["name"])):
+            change["annotations"] = {MEMBER_USER: only}
         return await self._patch(cluster, {"metadata": change}) if change else cluster
+
+    def _earlier_user(self, name: str) -> str:
+        """Return the only user with the rights of a member; empty if an earlier version has named none.
+
+        Earlier versions annotated the namespace, which outlives the member. So the binding must name the user, too.
+        """
+        namespace = self._namespaces.store.get(("", name))
+        user = namespace.annotations.get(MEMBER_USER, "") if namespace is not None else ""
+        binding = self._existing(name).get(rights.places(name)[1]) or {}
+        return user if user and binding.get("subjects") == [hubroles.user(user)] else ""
 
     async def _admit(self, cluster: Raw) -> float | None:
         name = cluster["metadata"]["name"]
         try:
             problem = await self._namespace(name)
             if not problem:
-                await self._perform(name, "accepted", works=True)
+                await self._perform(name, "accepted", works=True, only=_only_user(cluster))
         except (Forbidden, Invalid, AlreadyExists) as error:
             await self._say(cluster, ACCEPTED, ("False", "Error", str(error)))
             raise
@@ -129,7 +142,7 @@ class RegistrationController(Controller[str]):
         """Take the rights away; works stay reachable until none is left, and only then the cluster counts as denied."""
         name = cluster["metadata"]["name"]
         works = rights.works_binding(name) in self._existing(name) and bool(await self._list(MANIFEST_WORKS, name))
-        await self._perform(name, "denied", works=works)
+        await self._perform(name, "denied", works=works, only=_only_user(cluster))
         if works:
             return _LATER_SECONDS
         await self._say(cluster, ACCEPTED, _DENIED)
@@ -205,9 +218,7 @@ class RegistrationController(Controller[str]):
                 found[kind, namespace, place] = obj.decode()
         return found
 
-    async def _perform(self, name: str, state: State, *, works: bool) -> None:
-        namespace = self._namespaces.store.get(("", name))
-        only = namespace.annotations.get(MEMBER_USER, "") if namespace is not None else ""
+    async def _perform(self, name: str, state: State, *, works: bool, only: str = "") -> None:
         for step in rights.steps(name, rights.wanted(name, state, only), self._existing(name), works=works):
             with contextlib.suppress(NotFound):
                 await self._write(step)
@@ -252,6 +263,11 @@ class RegistrationController(Controller[str]):
     def _named(self, namespace: Object) -> Iterable[str]:
         store = self._clusters.store
         return [namespace.name] if store is not None and store.get(("", namespace.name)) is not None else []
+
+
+def _only_user(cluster: Raw) -> str:
+    """Return the only user with the rights of a member; empty if its groups have them."""
+    return str((cluster["metadata"].get("annotations") or {}).get(MEMBER_USER) or "")
 
 
 def asks_otherwise(old: Object | None, new: Object | None) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 from agent.api.kinds import CERTIFICATE_REQUESTS, MANAGED_CLUSTERS, REGISTERED_CLUSTERS, SECRETS
 from agent.api.names import SHORT_PREFIX
-from agent.api.names.hub import AUTOMATICALLY_ACCEPTED, CLIENT_SIGNER, LABEL_ADDON
+from agent.api.names.hub import AUTOMATICALLY_ACCEPTED, CLIENT_SIGNER, LABEL_ADDON, MEMBER_USER
 from agent.api.names.ocm import LABEL_CLUSTER_NAME
 from agent.base.clock import stamp
 from agent.clusters.deps import Deps
@@ -76,7 +76,7 @@ class RequestController(Controller[str]):
         if isinstance(decision, Renews):
             await self._renew(request, identity)
         elif isinstance(decision, Accepts) and cluster is not None:
-            await self._accept(cluster, request)
+            await self._accept(cluster, request, identity)
             await self._approve(request, identity)
         elif isinstance(decision, Waits):
             self._tell(request, decision.reason, decision.message)
@@ -104,9 +104,16 @@ class RequestController(Controller[str]):
         except NotFound:
             return None
 
-    async def _accept(self, cluster: Raw, request: Raw) -> None:
-        """Accept a cluster for a token, at most once: the version guards against a second request."""
-        notes = {AUTOMATICALLY_ACCEPTED: stamp(self._deps.clock.now()), ACCEPTED_REQUEST: request["metadata"]["uid"]}
+    async def _accept(self, cluster: Raw, request: Raw, identity: Identity) -> None:
+        """Accept a cluster for a token, at most once: the version guards against a second request.
+
+        Only the user of this request gets the rights: a former member of this name may still have a certificate.
+        """
+        notes = {
+            AUTOMATICALLY_ACCEPTED: stamp(self._deps.clock.now()),
+            ACCEPTED_REQUEST: request["metadata"]["uid"],
+            MEMBER_USER: identity.user,
+        }
         metadata = {"annotations": notes, "resourceVersion": cluster["metadata"]["resourceVersion"]}
         body = {"metadata": metadata, "spec": {"hubAcceptsClient": True}}
         self._clusters.absorb(await self._client.patch_raw(MANAGED_CLUSTERS, cluster["metadata"]["name"], body))

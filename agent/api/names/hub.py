@@ -28,7 +28,7 @@ ACCEPTS = SHORT_PREFIX + "accepts"
 REGISTRATION_ROLE = PREFIX + "managedcluster:registration"
 WORK_ROLE = PREFIX + "managedcluster:work"
 MEMBER_USER = SHORT_PREFIX + "member-user"
-"""Annotation of a member's namespace: the only user that has the rights of the member; without it its groups have."""
+"""Annotation of a ManagedCluster: the only user that has the rights of the member; without it its groups have."""
 
 # ManagedClusters
 ACCEPTED = "HubAcceptedManagedCluster"

@@ -1,6 +1,7 @@
 """Members of a hub: their requests, acceptance, rejection and removal, as a person decides them."""
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -49,13 +50,13 @@ class Members:
             )
         labels: Raw = {}
         if replace and cluster is not None:
-            if await self._user(name) == asked.user:
+            if (cluster["metadata"].get("annotations") or {}).get(MEMBER_USER) == asked.user:
                 raise Failed(f"the new agent has the same ID as the former, {asked.user}: have it take another one")
             labels = cluster["metadata"].get("labels") or {}
             await self.remove(name)
             cluster = None
-        await self._pin(name, asked.user)
-        await self._admit(name, cluster, labels)
+        await self._check_namespace(name)
+        await self._admit(name, cluster, labels, asked.user)
         await self._until(lambda: self._accepted(name), f"waiting for the hub's agent to accept {name} (agent --hub)")
         await self._decide(asked.name, "Approved", "FlotillaAccept", "accepted by flotilla hub accept")
         return asked
@@ -106,41 +107,28 @@ class Members:
         conditions = (cluster.get("status") or {}).get("conditions")
         return is_true(conditions, ACCEPTED) and is_true(conditions, JOINED)
 
-    async def _user(self, name: str) -> str:
-        """Return the user that has the rights of a member; empty if its groups have them."""
+    async def _check_namespace(self, name: str) -> None:
+        """Raise Failed if there is a namespace of this name that is not for this cluster."""
         try:
-            found = await self._client.get(NAMESPACES, name)
-        except NotFound:
-            return ""
-        return str((found["metadata"].get("annotations") or {}).get(MEMBER_USER) or "")
-
-    async def _pin(self, name: str, user: str) -> None:
-        """Give the rights of a member to one user alone. Raises Failed, KubeError."""
-        metadata = {"name": name, "labels": {LABEL_CLUSTER_NAME: name}, "annotations": {MEMBER_USER: user}}
-        try:
-            await self._client.create(NAMESPACES, {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-            return
-        except AlreadyExists:
             there = await self._client.get(NAMESPACES, name)
+        except NotFound:
+            return
         if (there["metadata"].get("labels") or {}).get(LABEL_CLUSTER_NAME) != name:
             raise Failed(
                 f"namespace {name} exists and is not for this cluster, whose agent would get rights in it: if it may,"
                 f" kubectl label namespace {name} {LABEL_CLUSTER_NAME}={name}"
             )
-        await self._client.patch(NAMESPACES, name, {"metadata": {"annotations": {MEMBER_USER: user}}})
 
-    async def _admit(self, name: str, cluster: Raw | None, labels: Raw) -> None:
-        spec = {"hubAcceptsClient": True}
-        if cluster is not None:
-            await self._client.patch(MANAGED_CLUSTERS, name, {"spec": spec})
-            return
-        head = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.name}
-        try:
-            await self._client.create(
-                MANAGED_CLUSTERS, {**head, "metadata": {"name": name, "labels": labels}, "spec": spec}
-            )
-        except AlreadyExists:
-            await self._client.patch(MANAGED_CLUSTERS, name, {"spec": spec})
+    async def _admit(self, name: str, cluster: Raw | None, labels: Raw, user: str) -> None:
+        """Accept a cluster, and give its rights to one user alone."""
+        body: Raw = {"metadata": {"annotations": {MEMBER_USER: user}}, "spec": {"hubAcceptsClient": True}}
+        if cluster is None:
+            head = {"apiVersion": MANAGED_CLUSTERS.api_version, "kind": MANAGED_CLUSTERS.name}
+            metadata = {**body["metadata"], "name": name, "labels": labels}
+            with contextlib.suppress(AlreadyExists):
+                await self._client.create(MANAGED_CLUSTERS, {**head, **body, "metadata": metadata})
+                return
+        await self._client.patch(MANAGED_CLUSTERS, name, body)
 
     async def _accepted(self, name: str) -> bool:
         cluster = await self._cluster(name)

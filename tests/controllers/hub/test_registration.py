@@ -135,6 +135,31 @@ async def test_a_member_cannot_pass_for_the_managed_cluster_of_a_target(hub: Hub
             await client.update(MANAGED_CLUSTERS, own)
 
 
+async def test_a_member_cannot_give_its_rights_to_another_user(hub: Hub) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        agent = await hub.joined(cluster)
+    async with agent.client() as client:
+        own = await client.get(MANAGED_CLUSTERS, cluster)
+        own["metadata"].setdefault("annotations", {})["multicluster/member-user"] = "system:anonymous"
+        with pytest.raises(Forbidden, match="cannot change the annotation multicluster/member-user"):
+            await client.update(MANAGED_CLUSTERS, own)
+
+
+async def test_the_only_user_that_an_earlier_version_noted_in_the_namespace_keeps_the_rights(hub: Hub) -> None:
+    cluster = hub.name()
+    note = {"metadata": {"annotations": {"multicluster/member-user": "a"}}}
+    async with hub.at_work():
+        await hub.joined(cluster)
+        await hub.client.patch(MANAGED_CLUSTERS, cluster, note)
+        await until(functools.partial(_subjects_are, hub, cluster, ["a"]))
+    await hub.client.patch(MANAGED_CLUSTERS, cluster, {"metadata": {"annotations": None}})
+    await hub.client.patch(NAMESPACES, cluster, note)
+    async with hub.at_work():
+        await until(functools.partial(_is_for, hub, cluster, "a"))
+        await until(functools.partial(_subjects_are, hub, cluster, ["a"]))
+
+
 async def test_what_people_change_of_a_members_rights_is_restored(hub: Hub) -> None:
     cluster = hub.name()
     async with hub.at_work():
@@ -259,6 +284,15 @@ async def test_namespaces_that_a_set_asks_for_are_listed_with_what_the_agent_say
         await until(functools.partial(_lists, hub, cluster, [told]))
         await hub.client.delete(MANAGED_CLUSTER_SETS, name)
         await until(functools.partial(_lists, hub, cluster, []))
+
+
+async def _subjects_are(hub: Hub, cluster: str, names: list[str]) -> bool:
+    found = await hub.client.get(CLUSTER_ROLE_BINDINGS, role(cluster))
+    return [each["name"] for each in found["subjects"]] == names
+
+
+async def _is_for(hub: Hub, cluster: str, user: str) -> bool:
+    return bool((await hub.get(cluster))["metadata"].get("annotations", {}).get("multicluster/member-user") == user)
 
 
 async def _lists(hub: Hub, cluster: str, wanted: list[Raw]) -> bool:

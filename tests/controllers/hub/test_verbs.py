@@ -153,6 +153,33 @@ async def test_another_cluster_takes_the_place_of_a_member(hub: Hub, public: Non
         await hub.client.get(MANIFEST_WORKS, "w", cluster)
 
 
+async def test_a_removed_member_has_no_rights_if_its_cluster_joins_again_by_a_token(hub: Hub, public: None) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        former = await accepted(hub, cluster, "a")
+        status, _, errors = await typed(hub, "remove", cluster)
+        assert status == 0, errors
+        agent = await agent_of(hub, cluster, "--accept", name="b")
+        await agent.register()
+        await agent.signed(await agent.request())
+        async with agent.client() as client:
+            await until(lambda: client.get(LEASES, LEASE, cluster), forgiven=Forbidden)
+        async with former.client() as client:
+            with pytest.raises(Forbidden):
+                await client.get(MANAGED_CLUSTERS, cluster)
+
+
+async def test_a_removed_member_does_not_limit_the_next_that_kubectl_accepts(hub: Hub, public: None) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        await accepted(hub, cluster, "a")
+        status, _, errors = await typed(hub, "remove", cluster)
+        assert status == 0, errors
+        agent = await hub.joined(cluster, agent="b")
+        async with agent.client() as client:
+            await until(lambda: client.get(LEASES, LEASE, cluster), forgiven=Forbidden)
+
+
 async def test_a_member_is_rejected_and_removed(hub: Hub, public: None) -> None:
     cluster = hub.name()
     async with hub.at_work():
