@@ -19,7 +19,7 @@ _TOKEN_USER = "system:bootstrap:"
 
 @dataclass(frozen=True)
 class Waits:
-    """The request waits, or is not granted: an event says why."""
+    """Decision not to approve the request now; an event reports the reason."""
 
     reason: str
     message: str
@@ -27,26 +27,26 @@ class Waits:
 
 @dataclass(frozen=True)
 class Renews:
-    """The member's own agent renews its certificate, if a review finds that it has this right."""
+    """Decision to approve the renewal by a member's own agent, if a SubjectAccessReview grants it that right."""
 
 
 @dataclass(frozen=True)
 class Accepts:
-    """The request is of a bootstrap token that accepts this cluster, once."""
+    """Decision to accept the cluster and approve the request: its bootstrap token accepts this cluster, once."""
 
 
 def token_of(spec: Raw, cluster: str) -> str:
-    """Return the ID of the bootstrap token, for only this cluster, that has authenticated a request; empty for none."""
+    """Return the ID of the requester's bootstrap token if that token is for this cluster; else empty."""
     user = str(spec.get("username") or "")
     named = token_group(cluster) in (spec.get("groups") or ())
     return user.removeprefix(_TOKEN_USER) if named and user.startswith(_TOKEN_USER) else ""
 
 
 def decide(identity: Identity, spec: Raw, cluster: Raw | None, token: Raw | None) -> Waits | Renews | Accepts:
-    """Return the decision.
+    """Return the decision about a certificate request.
 
     :param spec: spec of the request
-    :param cluster: the ManagedCluster of that name; None if there is none
+    :param cluster: the ManagedCluster that the identity names; None if it does not exist
     :param token: Secret of the bootstrap token that `token_of` found; None without one
     """
     name = identity.cluster
@@ -73,7 +73,7 @@ def decide(identity: Identity, spec: Raw, cluster: Raw | None, token: Raw | None
 
 
 def decided(request: Raw, type: str, reason: str, message: str, now: datetime) -> dict[str, Any]:
-    """Return the request with its approval or denial. Its conditions have lastUpdateTime, too."""
+    """Return the request with the condition Approved or Denied; all its conditions get a lastUpdateTime."""
     given = (request.get("status") or {}).get("conditions")
     conditions = set_condition(given, type, "True", reason, message, now)
     return {

@@ -1,4 +1,4 @@
-"""Order in which objects of a deleted member are deleted, and the condition about those that remain. Pure."""
+"""Order of deletion of a deleted member's objects, and the condition about the remaining ones. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from agent.api.names.hub import ABANDON, CLEANUP_PRIORITY
 Raw = dict[str, Any]
 
 ORDER = (MANAGED_CLUSTER_ADDONS, MANIFEST_WORKS)
-"""Kinds whose objects are deleted with a member: the next kind only if none of the one before remains."""
+"""Kinds to delete with a member, in this order: a kind only after no object of the previous kind remains."""
 DONE: tuple[Status, str, str] = ("True", "NoResource", "No cleaned resource in cluster ns.")
 _HIGHEST = 100
 
@@ -24,12 +24,12 @@ class Remaining:
     objects: Sequence[Raw]
 
     def next(self) -> list[Raw]:
-        """Return the objects to delete now: all of the lowest priority, if they are not being deleted already."""
+        """Return the objects to delete now: those of the lowest priority that are not being deleted already."""
         lowest = min(map(priority, self.objects))
         return [each for each in self.objects if priority(each) == lowest and not _is_deleted(each)]
 
     def held(self) -> list[Raw]:
-        """Return the objects that only their finalizers keep."""
+        """Return the objects that are being deleted and wait for finalizers."""
         return [each for each in self.objects if _is_deleted(each) and each["metadata"].get("finalizers")]
 
     def condition(self, *, abandoned: bool) -> tuple[Status, str, str]:
@@ -48,7 +48,7 @@ class Remaining:
 
 
 def priority(obj: Raw) -> int:
-    """Return the priority of an object: 0 to 100, 0 if it has none or an invalid one."""
+    """Return the cleanup priority of an object, 0 to 100; 0 if its annotation is missing or invalid."""
     text = str((obj["metadata"].get("annotations") or {}).get(CLEANUP_PRIORITY, ""))
     value = int(text) if text.isascii() and text.isdecimal() and len(text) < 4 else 0
     return value if value <= _HIGHEST else 0

@@ -1,4 +1,4 @@
-"""Health of a member by its lease: conditions, taints, and when to look again. Pure."""
+"""Health of a member by its lease: conditions, taints, and the time until the member is lost. Pure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ OUT_OF_SYNC: tuple[Status, str, str] = (
     "The clock of hub and agent is out of sync. This may cause the Unknown status and affect agent functionalities.",
 )
 _MISSED = 5
-"""Number of durations of the lease without a renewal after which a member is lost."""
+"""Number of missed renewals after which a member is lost."""
 _DEFAULT_SECONDS = 60
 
 
@@ -38,13 +38,13 @@ class Lease:
     """The lease of a member."""
 
     renewed: datetime | None
-    """Time of the last renewal by the agent's clock; None if the lease has no readable one."""
+    """Time of the last renewal by the agent's clock; None if the lease has no readable time."""
     silent: float
     """Seconds since this renewal was received, by the hub's clock."""
     duration: int = 0
     """Seconds between renewals that the agent announces in the lease; 0 if it announces none."""
     is_new: bool = False
-    """Whether the renewal was received since the last look: it proves that the agent is back."""
+    """Whether the renewal was received since the last check: it proves that the agent is back."""
 
 
 def seconds_of(cluster: Raw, lease: Lease | None) -> int:
@@ -54,12 +54,12 @@ def seconds_of(cluster: Raw, lease: Lease | None) -> int:
 
 
 def left(cluster: Raw, lease: Lease) -> float:
-    """Return the seconds until the member is lost; not positive if it is."""
+    """Return the seconds until the member is lost; 0 or negative if it is lost."""
     return _MISSED * seconds_of(cluster, lease) - lease.silent
 
 
 def conditions(cluster: Raw, lease: Lease | None, now: datetime) -> list[dict[str, Any]]:
-    """Return the conditions of a ManagedCluster that has ever been accepted."""
+    """Return the new conditions of a ManagedCluster for which `is_known` is True."""
     found: Sequence[dict[str, Any]] = (cluster.get("status") or {}).get("conditions") or []
     available = find_condition(found, ocm.CONDITION_AVAILABLE) or {}
     lost = bool(cluster["metadata"].get("deletionTimestamp")) if lease is None else left(cluster, lease) <= 0
@@ -73,12 +73,12 @@ def conditions(cluster: Raw, lease: Lease | None, now: datetime) -> list[dict[st
 
 
 def is_known(cluster: Raw) -> bool:
-    """Return whether a cluster has ever been accepted."""
+    """Return whether a cluster has ever been accepted or denied: it has the condition HubAcceptedManagedCluster."""
     return find_condition((cluster.get("status") or {}).get("conditions"), ACCEPTED) is not None
 
 
 def taints(cluster: Raw, now: datetime) -> list[dict[str, Any]]:
-    """Return all taints: those about availability are the hub's, others stay and get the time of their addition."""
+    """Return the new taints of a cluster: the hub sets those about availability, and adds missing times to others."""
     available = find_condition((cluster.get("status") or {}).get("conditions"), ocm.CONDITION_AVAILABLE) or {}
     status = available.get("status") or "Unknown"
     wanted = {"Unknown": ocm.TAINT_UNREACHABLE, "False": ocm.TAINT_UNAVAILABLE}.get(status)
@@ -93,7 +93,7 @@ def taints(cluster: Raw, now: datetime) -> list[dict[str, Any]]:
 
 
 def read(lease: Raw, silent: float, *, is_new: bool) -> Lease:
-    """Return a Lease object. One without a readable time of a renewal expires, too."""
+    """Return the contents of a Lease object. A lease without a readable renewal time expires, too."""
     spec = lease.get("spec") or {}
     try:
         renewed = parse(str(spec.get("renewTime")))

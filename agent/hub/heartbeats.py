@@ -1,10 +1,10 @@
-"""Heartbeats of members: by their leases, set conditions and taints of ManagedClusters.
+"""Heartbeats of members: set conditions and taints of ManagedClusters according to the members' leases.
 
 Watches  the leases of members, ManagedClusters.
 Writes   a member's first Lease; conditions about availability and clock, and taints, of ManagedClusters; the condition
          Available of a silent member's addons; Events in the namespace of the member.
 Absent target: a member that has missed five renewals becomes Unknown and gets the unreachable taint, until its agent
-renews again. Renewals count when they are received, so that a wrong clock of a member harms nothing.
+renews again. The time of receipt of a renewal counts, so that a wrong clock of a member does no harm.
 """
 
 import time
@@ -43,13 +43,13 @@ class HeartbeatController(Controller[str]):
         self._received: dict[str, float] = {}
         """Time of the last renewal of each member, by the monotonic clock."""
         self._news: set[str] = set()
-        """Members with a renewal that has not been judged yet."""
+        """Members with a renewal that `reconcile` has not processed yet."""
         self._leases.subscribe(self._renewed)
         self.watch(self._leases, lambda lease: [lease.namespace])
         self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), lambda: None)
 
     async def reconcile(self, key: str) -> float | None:
-        """Judge one member. Return the seconds until it is lost."""
+        """Update conditions and taints of one member. Return the seconds until it is lost."""
         clusters = self._clusters.store
         if self._deps.placement.mode != "serve" or clusters is None:
             return None
@@ -83,7 +83,7 @@ class HeartbeatController(Controller[str]):
             and (find_condition(new, CONDITION_AVAILABLE) or {}).get("status") == "Unknown"
         )
         if lost:
-            # First, so that an agent which ends here is followed by one that does it again.
+            # Before the cluster's condition: if the agent stops in between, the next leader repeats both.
             await self._say_of_addons(cluster["metadata"]["name"])
         patched = await self._patch(cluster, {"status": {"conditions": new}}, sub="status")
         if lost:
@@ -92,7 +92,7 @@ class HeartbeatController(Controller[str]):
         return patched
 
     async def _say_of_addons(self, namespace: str) -> None:
-        """Set Available of all addons of a silent member to Unknown, too."""
+        """Set the condition Available of all addons of a silent member to Unknown."""
         try:
             addons = await self._client.list(MANAGED_CLUSTER_ADDONS, namespace)
         except NotFound:
@@ -125,7 +125,7 @@ class HeartbeatController(Controller[str]):
         return health.read(obj.decode(), time.monotonic() - self._received[name], is_new=name in self._news)
 
     def _renewed(self, old: Object | None, new: Object | None) -> None:
-        """Record when a renewal was received. The first sight of a lease proves nothing about its agent."""
+        """Record when a renewal was received. The first version of a lease does not prove that its agent runs."""
         for obj in (old, new):
             if obj is not None and new is None:
                 self._received.pop(obj.namespace, None)
@@ -136,7 +136,7 @@ class HeartbeatController(Controller[str]):
         if old is None:
             renewed = health.read(new.decode(), 0.0, is_new=False).renewed
             age = (self._deps.server_now - renewed).total_seconds() if renewed is not None else 0.0
-            # A time in the future is another clock's.
+            # A time in the future comes from a clock that is ahead.
             received -= max(0.0, age)
         else:
             self._news.add(name)

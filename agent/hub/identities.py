@@ -1,6 +1,6 @@
-"""Identity that a member's certificate request asks for. No I/O.
+"""Identity in the certificate request of a member's agent. No I/O.
 
-Open Cluster Management ignores unusual requests without a word. Here each has a reason, which becomes an event.
+Open Cluster Management ignores unusual requests silently. Flotilla emits an event with the violated rule.
 """
 
 import base64
@@ -23,13 +23,13 @@ Raw = Mapping[str, Any]
 
 USAGES = frozenset(("digital signature", "key encipherment", "client auth"))
 _BYTES = 16 * 1024
-"""Maximum size of a request in bytes; one with an elliptic key has 500."""
+"""Maximum size of a request in bytes; a request with an elliptic key has 500."""
 _PEM = re.compile(
     rb"-----BEGIN CERTIFICATE REQUEST-----\r?\n([A-Za-z0-9+/=\r\n]+)\n-----END CERTIFICATE REQUEST-----\s*"
 )
-"""The whole of a request. Signers skip a block that they cannot read, so a second block could be what they sign."""
+"""Pattern of a request with exactly one PEM block: signers skip unreadable blocks and could sign a second one."""
 _EXTENSIONS = x509.ObjectIdentifier("1.2.840.113549.1.9.14")
-"""Attribute of a request that asks for extensions. Signers read all of them, the parser here only the first."""
+"""Type of the attributes with requested extensions. Signers read all of them, `cryptography` only the first."""
 
 
 class Identity(msgspec.Struct, frozen=True):
@@ -42,12 +42,12 @@ class Identity(msgspec.Struct, frozen=True):
 
     @property
     def user(self) -> str:
-        """Name of its user."""
+        """Name of the agent's user."""
         return f"{USER_PREFIX}{self.cluster}:{self.agent}"
 
 
 class Unrecognised(Exception):
-    """The request is not one of a member's agent; the message is the rule that it breaks."""
+    """Raised for a request that is not one of a member's agent; the message is the violated rule."""
 
 
 def read(request: Raw) -> Identity:

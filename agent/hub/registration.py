@@ -1,10 +1,10 @@
-"""Members: give an accepted cluster a namespace and rights, take them from a denied one, clean up a deleted one.
+"""Members: give an accepted cluster a namespace and rights, revoke those of a denied one, clean up a deleted one.
 
 Watches  ManagedClusters and their sets; ClusterRoles and bindings with the label of a cluster; namespaces.
 Writes   namespaces, roles and bindings of members; of ManagedClusters finalizers, set label, managed namespaces, and
          conditions HubAcceptedManagedCluster and Deleting. Deletes addons and ManifestWorks of a deleted cluster.
-Absent target: a deleted cluster keeps its finalizers until its agent has cleaned up, or an annotation abandons that.
-ManagedClusters of Targets are another controller's. An existing namespace is only used if its label names the cluster.
+Absent target: a deleted cluster keeps its finalizers until its agent has cleaned up, or an annotation abandons it.
+Another controller handles ManagedClusters of Targets. An existing namespace needs a label with the name of the cluster.
 """
 
 import contextlib
@@ -56,7 +56,7 @@ _FINALIZERS = (FINALIZER_CLEANUP, FINALIZER_API_CLEANUP)
 _ACCEPTED: tuple[Status, str, str] = ("True", "HubClusterAdminAccepted", "Accepted by hub cluster admin")
 _DENIED: tuple[Status, str, str] = ("False", "HubClusterAdminDenied", "Denied by hub cluster admin")
 _SOON_SECONDS, _LATER_SECONDS = 1.0, 5.0
-"""Intervals for a look at remaining works, which are not watched: in the first minute of a deletion, and later."""
+"""Seconds between checks for remaining works, which are not watched: in a deletion's first minute, and later."""
 _FIRST_SECONDS = 60.0
 
 
@@ -83,7 +83,7 @@ class RegistrationController(Controller[str]):
         self._sets.subscribe(self._set_changed, lambda: None)
 
     async def reconcile(self, key: str) -> float | None:
-        """Bring the rights of one cluster, and what it says of them, in line."""
+        """Update the rights, conditions and managed namespaces of one cluster."""
         clusters = self._clusters.store
         if self._deps.placement.mode != "serve" or clusters is None:
             return None
@@ -139,7 +139,7 @@ class RegistrationController(Controller[str]):
         return None
 
     async def _deny(self, cluster: Raw) -> float | None:
-        """Take the rights away; works stay reachable until none is left, and only then the cluster counts as denied."""
+        """Revoke the rights of a cluster. Those for its works, and the condition, follow once no work remains."""
         name = cluster["metadata"]["name"]
         works = rights.works_binding(name) in self._existing(name) and bool(await self._list(MANIFEST_WORKS, name))
         await self._perform(name, "denied", works=works, only=_only_user(cluster))
@@ -187,7 +187,7 @@ class RegistrationController(Controller[str]):
                 await self._client.patch_raw(remaining.kind, metadata["name"], body, namespace)
 
     async def _list(self, kind: Kind, namespace: str) -> list[Raw]:
-        """Return the metadata of all objects of a kind; contents of works may be secret."""
+        """Return the metadata of all objects of a kind. Nothing else is read: contents of works may be secret."""
         try:
             _, items = await self._client.list_raw(kind, namespace, accept=METADATA_LIST)
         except NotFound:
@@ -238,7 +238,7 @@ class RegistrationController(Controller[str]):
         informer.absorb(raw)
 
     async def _say(self, cluster: Raw, type: str, told: tuple[Status, str, str]) -> Raw:
-        """Set a condition of a ManagedCluster, unless it says so already."""
+        """Set a condition of a ManagedCluster; write only changes."""
         old = (cluster.get("status") or {}).get("conditions")
         new = set_condition(old, type, *told, self._deps.clock.now())
         if old == new:
@@ -271,12 +271,12 @@ def _only_user(cluster: Raw) -> str:
 
 
 def asks_otherwise(old: Object | None, new: Object | None) -> bool:
-    """Return whether a change of a set concerns its clusters; its status changes with each cluster that joins."""
+    """Return whether the spec of a set has changed. Its status changes with each cluster that joins."""
     return old is None or new is None or old.decode().get("spec") != new.decode().get("spec")
 
 
 def managed_namespaces(cluster: Raw, sets: Iterable[Object]) -> list[Raw]:
-    """Return the namespaces that the sets of a cluster ask its agent for, with the conditions that the agent wrote."""
+    """Return the namespaces that a cluster's sets request from its agent, with the conditions that the agent wrote."""
     metadata = cluster["metadata"]
     member = ManagedCluster(metadata["name"], metadata.get("labels") or {})
     told = (cluster.get("status") or {}).get("managedNamespaces") or []

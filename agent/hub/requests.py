@@ -1,9 +1,9 @@
-"""Certificate requests of members' agents: approve renewals, and say what every other one waits for.
+"""Certificate requests of members' agents: approve renewals, and report why other requests wait.
 
 Watches  CertificateSigningRequests with the label of a cluster for the signer of clients; ManagedClusters.
-Writes   approvals; `hubAcceptsClient` for a bootstrap token that accepts its cluster; Events of requests.
-Absent target: members ask here, and nothing asks them.
-A person accepts all others by `flotilla hub accept`, which approves one request by the fingerprint of its key.
+Writes   approvals; `hubAcceptsClient` of clusters that a bootstrap token accepts; Events about requests.
+Absent target: no effect, as members send requests to the hub, and the hub sends none to them.
+All other requests wait for `flotilla hub accept`, with which a user approves one request by its key's fingerprint.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from agent.runtime.controller import Controller
 Raw = dict[str, Any]
 
 ACCEPTED_REQUEST = SHORT_PREFIX + "accepted-request"
-"""Annotation of a ManagedCluster: UID of the request that a bootstrap token has accepted with it."""
+"""Annotation of a ManagedCluster: UID of the request whose bootstrap token made the hub accept the cluster."""
 _TOKENS = "kube-system"
 _RENEWAL = {
     "verb": "renew",
@@ -53,7 +53,7 @@ class RequestController(Controller[str]):
         self._clusters.subscribe(self.enqueuing(self._waiting), lambda: None)
 
     async def reconcile(self, key: str) -> float | None:
-        """Decide about one request."""
+        """Approve one request, or emit an event with the reason why it waits."""
         found, clusters = self._requests.store.get(("", key)), self._clusters.store
         if self._deps.placement.mode != "serve" or found is None or clusters is None:
             return None
@@ -69,7 +69,7 @@ class RequestController(Controller[str]):
         cluster = obj.decode() if obj is not None else None
         token = token_of(request["spec"], identity.cluster)
         if token and cluster is not None and _is_accepted_request(cluster, request):
-            # The agent that wrote this has ended before the approval.
+            # An agent accepted the cluster for this request, and stopped before the approval.
             await self._approve(request, identity)
             return None
         decision = decide(identity, request["spec"], cluster, await self._token(token))
@@ -96,7 +96,7 @@ class RequestController(Controller[str]):
         )
 
     async def _token(self, token: str) -> Raw | None:
-        """Return the Secret of a bootstrap token; None if there is none."""
+        """Return the Secret of a bootstrap token, by its ID; None if it does not exist."""
         if not token:
             return None
         try:
@@ -105,7 +105,7 @@ class RequestController(Controller[str]):
             return None
 
     async def _accept(self, cluster: Raw, request: Raw, identity: Identity) -> None:
-        """Accept a cluster for a token, at most once: the version guards against a second request.
+        """Accept a cluster because of a bootstrap token, at most once: the patch fails if the cluster has changed.
 
         Only the user of this request gets the rights: a former member of this name may still have a certificate.
         """
@@ -132,7 +132,7 @@ class RequestController(Controller[str]):
         self._deps.recorder.event(request, "Warning", reason, message)
 
     def _waiting(self, cluster: Object) -> Iterable[str]:
-        """Return the requests of a cluster: what they wait for may have changed."""
+        """Return the requests of a changed cluster: the decision about them may have changed."""
         return [each.name for each in self._requests.store.by_index(LABEL_CLUSTER_NAME, cluster.name)]
 
 

@@ -1,4 +1,4 @@
-"""Rights of one member as objects: by whether it is accepted, and what of it remains while it has works. Pure."""
+"""Roles and bindings of one member, by its state. The binding for works stays while works remain. Pure."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Step:
 
 
 def places(cluster: str) -> tuple[Place, ...]:
-    """Return where the objects of a member are, in the order in which they are created."""
+    """Return kind, namespace and name of each object of a member, in the order of creation."""
     role = member_role(cluster)
     return (
         (CLUSTER_ROLES, "", role),
@@ -38,14 +38,14 @@ def places(cluster: str) -> tuple[Place, ...]:
 
 
 def works_binding(cluster: str) -> Place:
-    """Return where the binding is by which the agent reaches its works."""
+    """Return the RoleBinding that grants the agent access to its works."""
     return places(cluster)[3]
 
 
 def wanted(cluster: str, state: State, only: str = "") -> dict[Place, Raw]:
-    """Return the objects of a member.
+    """Return the roles and bindings that a member should have.
 
-    :param only: the only user that has its rights; empty for its groups
+    :param only: the only user with the member's rights; empty for the member's groups
     """
     if state == "gone":
         return {}
@@ -62,9 +62,9 @@ def wanted(cluster: str, state: State, only: str = "") -> dict[Place, Raw]:
 
 
 def steps(cluster: str, objects: Mapping[Place, Raw], existing: Mapping[Place, Raw], *, works: bool) -> list[Step]:
-    """Return the writes that lead from the existing objects to the wanted ones, `objects`.
+    """Return the writes that turn the existing objects into the wanted ones, `objects`.
 
-    :param works: whether works remain, so that a deleted binding to them is still needed
+    :param works: whether works remain: a deleted binding for them then keeps its finalizer
     """
     found = []
     for place in places(cluster):
@@ -77,7 +77,7 @@ def _steps(place: Place, want: Raw | None, have: Raw | None, *, works: bool) -> 
         return [Step("create", place, want)] if want is not None else []
     uid = have["metadata"]["uid"]
     if have["metadata"].get("deletionTimestamp"):
-        # A new one can only be created once this one is gone.
+        # An object of this name can be created only after this one has been removed.
         held = have["metadata"].get("finalizers") or []
         if WORK_FINALIZER not in held or (works and want is None):
             return []
