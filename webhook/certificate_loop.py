@@ -95,7 +95,7 @@ class CertificateLoop:
                 await set_within(self._changed, self._interval)
 
     async def check(self) -> None:
-        """Bring Secret, served certificate and registration up to date. Raises what `run` survives."""
+        """Bring Secret, served certificate and registration up to date. Raises the errors after which `run` retries."""
         bundle = await self._rotation.refresh()
         if self._tls.load(bundle.serving):
             until = certificates.expiry(bundle.serving.certificate)
@@ -105,7 +105,7 @@ class CertificateLoop:
         await self._registration.ensure(bundle.trusted)
 
     def certificate_problem(self) -> str | None:
-        """Why nothing is served, None when a valid certificate is."""
+        """Return why no valid certificate is served; None if one is."""
         if not self._server.serving or self._tls.loaded is None:
             return self._problem or "no certificate yet"
         until = certificates.expiry(self._tls.loaded.certificate)
@@ -114,7 +114,7 @@ class CertificateLoop:
         return None
 
     def registration_problem(self) -> str | None:
-        """Why the API server does not call us, None when it does."""
+        """Return why API servers do not call the webhook; None if they do."""
         return None if self._registration.done else self._problem or "not registered yet"
 
     def _waker(self, client: Client, kind: Kind, name: str, namespace: str | None) -> Informer:

@@ -71,17 +71,16 @@ ELECTED = (
     f"('{_SHORT_ELECT}' in {_ANNOTATIONS} && {_ANNOTATIONS}['{_SHORT_ELECT}'] != 'false'))) || "
     f"(has(object.spec.schedulerName) && object.spec.schedulerName == '{SCHEDULER_PROXY}')"
 )
-"""CEL: only pods that ask for it, and copies of proxy pods, depend on this webhook; every other pod is created while it
-is down."""
+"""CEL: a pod that asks for election, or a copy of a proxy pod. Other pods are created even if the webhook is down."""
 
 SAYS_NOTHING = f"!has({_ANNOTATIONS}) || !('{_LONG_ELECT}' in {_ANNOTATIONS} || '{_SHORT_ELECT}' in {_ANNOTATIONS})"
-"""CEL: a pod that neither asks for election, which the other entry sees to, nor opts out of it."""
+"""CEL: a pod without annotations about election. Another entry selects pods that ask for election."""
 
 _TEMPLATE = "[has(object.spec.template) ? object.spec.template : object.spec.jobTemplate.spec.template]"
 
 
 def _of_template(expression: str) -> str:
-    """CEL: the same of the pods that an object makes."""
+    """Return CEL that applies an expression for pods to the pod template of a workload."""
     return f"{_TEMPLATE}.exists(pod, {expression.replace('object.', 'pod.')})"
 
 
@@ -96,10 +95,10 @@ APPLIED = (
 """CEL: skip the ReplicaSets of a Deployment and the Jobs of a CronJob, whose owner has had the warnings."""
 
 NEW_SPEC = f"request.operation == 'CREATE' || object.spec != oldObject.spec || {SAID_ANEW}"
-"""CEL: changed labels and annotations of a workload do not change its pods."""
+"""CEL: a workload that is new, or whose spec, target or move annotations have changed."""
 
 NOT_PLACED = "!has(object.spec.nodeName) || object.spec.nodeName == ''"
-"""CEL: who creates a pod on a node, as `kubectl debug node/NAME` does, means that node."""
+"""CEL: a pod without a node. A user who sets the node, as `kubectl debug node/NAME` does, wants that node."""
 
 
 NOT_A_DELEGATE = not_controlled_by("PodChaperon", GROUP)
@@ -119,12 +118,12 @@ def _differs(field: str) -> str:
 
 
 TAKEN_CHANGES = " || ".join((*map(_differs, TAKEN), SAID_ANEW))
-"""CEL: of what the webhook has changed something changes, as when a user applies the manifest again, or of the targets
-that the pod names; no write of the agent does that."""
+"""CEL: a field that the webhook has set, or a target or move annotation, changes, as in a second apply by the user.
+The agent's own writes change none of them."""
 
 
 def _not_our_own(namespace: str) -> str:
-    """CEL: agent and webhook never need a webhook to start, whatever their namespace is labelled with."""
+    """Return CEL: not a pod of the agent or the webhook, which must start without the webhook in any namespace."""
     return (
         f"request.namespace != '{namespace}' || !has({_LABELS}) || "
         f"!('{LABEL_NAME}' in {_LABELS}) || {_LABELS}['{LABEL_NAME}'] != '{OWN_NAME}'"
@@ -146,12 +145,12 @@ class Service:
 
 
 def by_url(url: str) -> Reach:
-    """Outside the cluster, at `https://HOST:PORT`."""
+    """Return the Reach of a webhook outside the cluster, at `https://HOST:PORT`."""
     return lambda path: {"url": url.rstrip("/") + path}
 
 
 def by_service(service: Service) -> Reach:
-    """In the cluster."""
+    """Return the Reach of a webhook behind a Service of the cluster."""
     reference = {"namespace": service.namespace, "name": service.name, "port": service.port}
     return lambda path: {"service": {**reference, "path": path}}
 

@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 
 
 class NotReady(Exception):
-    """The targets are not known yet."""
+    """Raised until all targets have been listed."""
 
 
 class Handlers:
@@ -68,11 +68,11 @@ class Handlers:
         self._agent = agent
 
     async def elected(self, request: Request) -> Answer:
-        """A pod that may have asked for election."""
+        """Answer for a pod that may ask for election."""
         return await self._pod(request, by_default=False)
 
     async def by_default(self, request: Request) -> Answer:
-        """A pod of a namespace that elects its pods."""
+        """Answer for a pod in a namespace that elects pods by default."""
         return await self._pod(request, by_default=True)
 
     async def changed(self, request: Request) -> Answer:
@@ -82,7 +82,7 @@ class Handlers:
         return await off_loop(_tenant(request), answer_to_change, request)
 
     async def staying(self, request: Request) -> Answer:
-        """A pod that is not elected, and is spread over nodes."""
+        """Answer for a pod that is not elected and has topology spread constraints."""
         return pods.staying(request)
 
     async def workload(self, request: Request) -> Answer:
@@ -94,15 +94,15 @@ class Handlers:
         return await self._workload(request, by_default=True)
 
     async def namespace(self, request: Request) -> Answer:
-        """A namespace that names targets."""
+        """Answer for a namespace with annotations about targets."""
         return target_choices.of_namespace(request, self._targets)
 
     async def application(self, request: Request) -> Answer:
-        """A whole application, which may have hundreds of manifests."""
+        """Answer for an application, which may have hundreds of manifests."""
         return await off_loop(_tenant(request), applications.of_application, request)
 
     async def validated(self, request: Request) -> Answer:
-        """A Target, ClusterTarget, Source or ClusterSource."""
+        """Answer for a Target, ClusterTarget, Source or ClusterSource."""
         return await self._validator.answer(request)
 
     async def _workload(self, request: Request, *, by_default: bool) -> Answer:
@@ -157,7 +157,7 @@ def application(
 
 
 def _tenant(request: Request) -> str:
-    """Namespace whose long requests are answered one after the other."""
+    """Return the namespace whose long requests are answered one after the other."""
     return str(request.get("namespace") or "")
 
 

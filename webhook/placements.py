@@ -52,7 +52,7 @@ def of_namespace(request: Request) -> Answer:
 
 
 def of_placement(request: Request) -> Answer:
-    """Our own annotations of a Placement. Raises Malformed."""
+    """Check Flotilla's annotations of a Placement. Raises Malformed."""
     annotations = _annotations(_object(request, PLACEMENTS.name))
     return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), [])
 
@@ -64,7 +64,7 @@ class SetGuard:
         self._client = client
 
     async def of_binding(self, request: Request) -> Answer:
-        """A ManagedClusterSetBinding is made or changed. Raises Malformed."""
+        """Check a created or changed ManagedClusterSetBinding. Raises Malformed."""
         binding = _object(request, MANAGED_CLUSTER_SET_BINDINGS.name)
         name = str((binding.get("metadata") or {}).get("name") or "")
         bound = str((binding.get("spec") or {}).get("clusterSet") or "")
@@ -80,7 +80,7 @@ class SetGuard:
         return await self._asked(request, "bind", {bound: words})
 
     async def of_cluster(self, request: Request) -> Answer:
-        """A ManagedCluster comes into a set, or leaves one. Raises Malformed."""
+        """Check a ManagedCluster that joins or leaves a set. Raises Malformed."""
         after, before = _set_of(_object(request, MANAGED_CLUSTERS.name)), _set_of(_old(request))
         if after == before:
             return allowed(request, Outcome.VALID)

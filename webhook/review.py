@@ -73,7 +73,7 @@ def allowed(request: Request, outcome: Outcome, warnings: Sequence[str] = ()) ->
 
 
 def patched(request: Request, patch: Sequence[Mapping[str, Any]], warnings: Sequence[str] = ()) -> Answer:
-    """The object is fine once it is changed; nothing to change is an answer, too."""
+    """Allow the object with changes; the patch may be empty."""
     response: dict[str, Any] = {"allowed": True, **_warnings(warnings)}
     if patch:
         response["patchType"] = "JSONPatch"

@@ -28,14 +28,14 @@ def _value(obj: str) -> str:
 
 
 SAID_ANEW = f"{cel.texts(*KEYS, *_TERMS)}.exists(k, {_value('object')} != {_value('oldObject')})"
-"""CEL: an object that says something else of targets and moves than before."""
+"""CEL: an annotation about targets or moves was added, changed or removed."""
 
 _ANNOTATIONS, _OLD = (f"{each}.metadata.annotations" for each in ("object", "oldObject"))
 _ASKED_ANEW = (
     f"(has({_ANNOTATIONS}) && {_ANNOTATIONS}.exists(k, k.startsWith('{FILTER}') && (request.operation == 'CREATE'"
     f" || !has({_OLD}) || !(k in {_OLD}) || {_OLD}[k] != {_ANNOTATIONS}[k])))"
 )
-"""CEL: an object that asks for another claim than before."""
+"""CEL: an annotation that requires a claim of targets was added or changed."""
 
 _NAMED_ANEW = f"{has_one_of(*KEYS, *_TERMS)} && (request.operation == 'CREATE' || {SAID_ANEW})"
 _CONCERNED = f"({_NAMED_ANEW}) || {_ASKED_ANEW}"

@@ -65,7 +65,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 class Targets:
-    """Two informers; run both."""
+    """Cache of Targets and ClusterTargets; the caller runs its two informers."""
 
     def __init__(self, client: Client) -> None:
         self._objects = EitherScope(client, lambda kind: Informer(client, kind), TARGET_KINDS)
