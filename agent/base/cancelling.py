@@ -15,7 +15,7 @@ from agent.base.stacks import stack_of
 log = logging.getLogger(__name__)
 
 AGAIN_SECONDS = 10.0
-"""As long as whatever a task does in the end may take."""
+"""Seconds between repeated cancellations: a task may need that long for its cleanup."""
 
 
 class Interrupted(Exception):

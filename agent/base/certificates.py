@@ -37,7 +37,7 @@ class Pair(msgspec.Struct, frozen=True):
         return f"Pair({self.certificate!r}, key hidden)"
 
     def load(self, context: ssl.SSLContext) -> None:
-        """Have a context show it. Raises ssl.SSLError."""
+        """Load the certificate and its key into a TLS context. Raises ssl.SSLError."""
         # OpenSSL reads files only. This one is in memory: the key touches no disk, and the root may be read-only.
         descriptor = os.memfd_create("certificate")
         try:

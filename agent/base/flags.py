@@ -68,17 +68,17 @@ class Named:
 
 
 def flag(form: Form[T], default: str, text: str) -> T:
-    """A setting; its default is written as a user would."""
+    """Declare a setting; `default` has the form that users write."""
     return cast("T", _field(form.read(default), Flag(form, default, text)))
 
 
 def tuned(form: Form[T], default: str, text: str) -> T:
-    """A setting for experts; its default is written as a user would."""
+    """Declare a setting for experts; `default` has the form that users write."""
     return cast("T", _field(form.read(default), Flag(form, default, text, tuning=True)))
 
 
 def optional(form: Form[T], text: str, *, instead_of: str = "", expert: bool = False) -> T | None:
-    """A setting that is None unless it is given."""
+    """Declare a setting that is None unless the user sets it."""
     return cast("T | None", _field(None, Flag(form, "", text, instead_of=instead_of, tuning=expert)))
 
 

@@ -13,7 +13,7 @@ import msgspec
 from agent.base.clock import micro_stamp, parse, stamp
 
 _KEPT = 20
-"""More than restarts and upgrades make in the life of most pods."""
+"""Maximum number of recorded intervals: more than restarts and upgrades cause in the life of most pods."""
 
 
 class Absence(NamedTuple):
@@ -57,7 +57,7 @@ def noted(absences: tuple[Absence, ...], renewed: str, seconds: float, now: date
 
 
 def last_of(absences: Iterable[Absence], moments: Iterable[datetime]) -> Absence | None:
-    """Return the latest absence that one of these moments is in."""
+    """Return the latest absence that contains one of these moments; None if none does."""
     moments = tuple(moments)
     found = [each for each in absences if any(each.began < moment < each.ended for moment in moments)]
     return max(found, default=None)

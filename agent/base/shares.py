@@ -11,7 +11,7 @@ H = TypeVar("H", bound=Hashable)
 
 
 class Shares(Generic[H]):
-    """Amounts that holders (connections, requests) of several peers hold."""
+    """Amounts of a resource in use, by peer and by its holders (connections or requests)."""
 
     def __init__(self) -> None:
         self.total = 0

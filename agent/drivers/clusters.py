@@ -53,7 +53,7 @@ class _Known:
         self.standing: dict[str, tuple[Mapping[str, Any], bool]] = {}
         self.hidden: dict[str, bool] = {}
         self.between: dict[tuple[str, str], tuple[str, str]] = {}
-        """Drivers of pairs: if addresses mean the same in both clusters, and if they do not."""
+        """Drivers of a pair of clusters: first for a common pod network, then for separate ones."""
 
 
 class Clusters:

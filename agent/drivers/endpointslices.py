@@ -39,7 +39,7 @@ class EndpointSlices:
         self._to_native = Handover()
 
     def detect(self, pair: Pair) -> bool:
-        """Every cluster has EndpointSlices; their addresses have to mean something in the other one."""
+        """Return whether the two clusters reach each other's pod addresses. Every cluster has EndpointSlices."""
         return pair.flat
 
     async def status(self, target: Target) -> str:

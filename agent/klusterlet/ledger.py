@@ -70,7 +70,7 @@ def removed(ledger: Ledger, wanted: Collection[Meta]) -> dict[Identity, Entry]:
 
 
 def kind_of(identity: Identity, entry: Entry) -> Kind:
-    """Return the kind of a recorded object, whose name is not recorded and not needed for requests."""
+    """Return the kind of a recorded object. Its field `name` is empty: it is not recorded, and requests need none."""
     return Kind(identity.group, entry.version, identity.resource, "", namespaced=bool(identity.namespace))
 
 

@@ -134,7 +134,7 @@ def _are_named(items: list[Any]) -> bool:
 
 
 def must_be_replaced(existing: Raw, manifest: Raw) -> bool:
-    """Return whether the manifest changes a field that cannot be updated, so that the object is made again."""
+    """Return whether the manifest changes a field that cannot be updated, so that the object must be recreated."""
     kind = manifest["kind"]
     group = str(manifest["apiVersion"]).rpartition("/")[0]
     if group == _RBAC and kind in ("RoleBinding", "ClusterRoleBinding"):

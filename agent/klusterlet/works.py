@@ -439,7 +439,7 @@ class WorksController(Controller[str]):
         return timestamp(self._deps.clock.now())
 
     async def _is_restored(self, hub: Connected, version: str) -> bool:
-        """Return whether the hub has not reached the version at which it had the ManifestWork."""
+        """Return True if the hub's resource version is lower than that at which it had the ManifestWork."""
         return number(await hub.client.version(MANIFEST_WORKS, hub.namespace)) < number(version or "0")
 
     def _keep(self, record: Raw) -> None:

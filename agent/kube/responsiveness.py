@@ -58,9 +58,9 @@ class Pace:
 
 
 class Hearing:
-    """When a watch, which begins now, last heard of its API server, and since when it cannot be read.
+    """Times of a watch that begins now: of the last data from the API server, and of the first failure.
 
-    Seconds of the monotonic clock.
+    In seconds of the monotonic clock.
     """
 
     def __init__(self) -> None:

@@ -13,7 +13,7 @@ DENIED_SECONDS = 10.0
 
 
 class Authorizer:
-    """Verdicts, remembered for a short while."""
+    """Authorizes requests by SubjectAccessReviews, and caches their verdicts for a short time."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

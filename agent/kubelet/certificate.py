@@ -36,14 +36,14 @@ GROUP = "system:nodes"
 USER = "system:node:admiralty"
 """Admiralty's user name: existing signers and approvers that accept it need no change."""
 USAGES = ("digital signature", "server auth")
-"""With an elliptic key; the signer of kubelets takes these, or those and `key encipherment` (Kubernetes 1.27)."""
+"""Usages for an elliptic key: since Kubernetes 1.27 the signer of kubelets does not require `key encipherment`."""
 GENERATE_NAME = "admiralty-"
 SIGN_SECONDS = 30.0
 """Seconds without a signature after which the missing signature is reported."""
 RETRY_SECONDS = 300.0
 """Pause before a new request after one that was denied, has failed or was removed."""
 _RENEW_BETWEEN = (0.7, 0.9)
-"""Part of its life after which a certificate is renewed, as kubelet: not all at once."""
+"""Fraction of a certificate's lifetime until its renewal: chosen at random in this range, like the kubelet's."""
 
 
 class _Outcome(msgspec.Struct, frozen=True):

@@ -110,7 +110,7 @@ class KubeletController(Controller[str]):
             self._listening.clear()
 
     async def reconcile(self, key: str) -> float | None:
-        """Serve one virtual node, or no longer."""
+        """Serve the kubelet API of one virtual node, or stop its server."""
         node = self._nodes.store.get(("", key))
         if node is not None:
             self._warn(node)

@@ -67,7 +67,7 @@ def parse(head: bytes) -> Request:
 
 
 def _check_body(headers: Headers) -> None:
-    """No request of the kubelet API has a body that we would read."""
+    """Refuse a request with a body: no request of the kubelet API needs one. Raises Unacceptable."""
     if headers.all("Transfer-Encoding"):
         raise Unacceptable(400, "requests with a body are not served")
     try:

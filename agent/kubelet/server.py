@@ -146,7 +146,7 @@ class Server:
             raise Unacceptable(500, f"this cluster's API server: {error}") from error
 
     async def _let_in(self, node: str, channel: Channel, request: Request) -> None:
-        """Raises Unacceptable unless the user is known and may."""
+        """Raise Unacceptable unless the user is authenticated and has the right to this request."""
         try:
             user = await self._authenticator.user(channel.peer_certificate, request.headers)
         except KubeError as error:

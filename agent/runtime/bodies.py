@@ -74,9 +74,9 @@ class Bodies:
         self._name = name
         self._held: Shares[_Body] = Shares()
         self._answered: Shares[_Body] = Shares()
-        """Requests that are answered in `MOST_DECODED`."""
+        """Requests in progress whose memory counts towards `MOST_DECODED`."""
         self._reserve: Shares[_Body] = Shares()
-        """Requests that are answered in `RESERVED`."""
+        """Requests in progress whose memory counts towards `RESERVED`."""
         self._waiting: dict[str, deque[tuple[asyncio.Future[None], _Body, int]]] = {}
         """Requests that wait for their turn, small ones first, by peer; the peer whose turn is next comes first."""
         self._refusals = defaultdict[int, SparseLog](lambda: SparseLog(log))

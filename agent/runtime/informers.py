@@ -27,7 +27,7 @@ SILENT_SECONDS = 2 * IDLE_SECONDS + 60.0
 """Within this time something happens in each watch: an event, a new stream, a failure and another try."""
 _LOOK_SECONDS = 15.0
 _TOLD = 1000
-"""Characters."""
+"""Maximum number of characters in a message."""
 
 _Asked = tuple[Kind, str | None, str, str, Reduce | None]
 

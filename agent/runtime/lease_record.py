@@ -134,7 +134,7 @@ class LeaseRecord:
         return True
 
     async def _sending(self, held: dict[str, Any], request: Awaitable[object]) -> None:
-        """Send a write that leaves the lease with `held`, the spec of `_held_now`."""
+        """Send a write of the lease and record its outcome. `held` is the spec after it, from `_held_now`."""
         new = mark_of(held)
         self.renewals.sent(new, self._now())
         try:

@@ -52,7 +52,7 @@ class Renewals:
 
     @property
     def tip(self) -> str:
-        """Mark of the lease once all that has been sent is written."""
+        """Mark of the lease's state after all sent renewals have been written."""
         return next(reversed(self._pending), self._confirmed)
 
     @property

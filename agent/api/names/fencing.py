@@ -11,7 +11,7 @@ LEASE_PREFIX = "multicluster-fence-"
 LABEL_FENCE = SHORT_PREFIX + FENCE
 """Label of these Leases: UID of the source's namespace kube-system."""
 ANNOTATION_LEASE = SHORT_PREFIX + "fence-lease"
-"""Annotation of chaperons: name of the Lease in their namespace without whose renewals their delegates are stopped."""
+"""Annotation of chaperons: name of a Lease in their namespace. When it expires, their delegates are stopped."""
 ANNOTATION_KEPT_BY = SHORT_PREFIX + "fence-kept-by"
 """Annotation of chaperons by the target's agent: its replica, and the seconds from the last renewal until the
 delegate has certainly stopped."""

@@ -106,7 +106,7 @@ class Copier(Generic[Item]):
         self._reopened: set[Item] = set()
 
     def is_agreed(self, item: Item, original: Object, copy: Object) -> bool:
-        """Return True if a copy is known to be as wanted. Once after `reopen` it is not."""
+        """Return True if a copy is known to match its original. The first call after `reopen` returns False."""
         if item in self._reopened:
             self._reopened.discard(item)
             self.agreed.pop(item, None)

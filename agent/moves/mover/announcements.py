@@ -30,7 +30,7 @@ class Announced(NamedTuple):
 
 
 class Wait:
-    """Waiting times for clusters because of one pod. Moments are seconds of the monotonic clock."""
+    """Wait until clusters have the endpoint of one pod. Moments are seconds of the monotonic clock."""
 
     def __init__(self, unseen_seconds: float) -> None:
         """:param unseen_seconds: wait for clusters whose endpoints cannot be read"""

@@ -29,7 +29,7 @@ class Outages:
         self._clock = clock
         self._clusters = SilentClusters()
         self._since: dict[str, float] = {}
-        """Start of the silence on the clock by name of a ManagedCluster; shifted by times that do not count."""
+        """Start of the silence by ManagedCluster, moved forward by times in which most clusters are silent."""
         self._held_since: float | None = None
 
     def put(self, key: Key, target: Mapping[str, Any] | None) -> Iterable[str]:

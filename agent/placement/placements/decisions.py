@@ -104,7 +104,7 @@ class Decisions:
         return self._ledger.elsewhere(owner_of(key))
 
     def hold(self, key: Key, clusters: Iterable[str]) -> None:
-        """Hold a Placement before its decisions are written; count these clusters from now on."""
+        """Begin a write of a Placement's decisions: count these clusters from now on, until `release` counts again."""
         self._held[owner_of(key)] = set()
         self._ledger.put(owner_of(key), clusters)
 

@@ -45,7 +45,7 @@ class Member:
 
     @property
     def live(self) -> bool:
-        """True if the member counts for the group."""
+        """True if the member counts for the group: it is neither finished nor being deleted."""
         return not (self.over or self.going)
 
 

@@ -35,7 +35,7 @@ class Ask(NamedTuple):
 
 
 class About(NamedTuple):
-    """Question to ask."""
+    """Question about the Service of an Ask."""
 
     what: str
     source: str = ""
