@@ -50,7 +50,7 @@ def leave(
     context: Context = "",
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Let targets go: their pods move elsewhere, then Target, Secret and Source are deleted."""
+    """Let targets go: their pods are deleted, then Target, Secret and Source. Owners create the pods again."""
 
     async def run() -> list[Report]:
         documents = documents_of(kubeconfig, target_kubeconfig)
