@@ -258,7 +258,7 @@ async def test_a_target_with_more_warnings_than_its_allowance_is_cut_short(fleet
 
         told = await fleet.until("every warning is told or counted", all_counted, about=namespace)
         assert told < WARNINGS
-        assert "--event-rate" in await shared.warned(fleet, namespace, "us", "EventsDropped")
+        assert "event-rate" in await shared.warned(fleet, namespace, "us", "EventsDropped")
 
 
 async def warn(fleet: Fleet, pod: Raw, number: int) -> None:

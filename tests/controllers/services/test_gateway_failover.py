@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import itertools
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -138,13 +137,10 @@ async def test_callers_of_four_thousand_slices_leave_a_silent_peer_by_writes_sid
         await until(lambda: len(controller._made.store) == NAMESPACES * SHARED, seconds=120, what="slices are made")
         put_peers(cluster, controller, api, 1)
         await until(lambda: ready() == NAMESPACES * SHARED, seconds=120, what="callers are sent to the peer")
-        api.most, began = 0, time.monotonic()
+        api.most = 0
         put_peers(cluster, controller, api, 0)
         await until(lambda: api.closed == NAMESPACES * SHARED, seconds=120, what="callers are sent there no more")
-        took = time.monotonic() - began
-    assert api.most >= 16
-    # Sequential writes would take 20 s.
-    assert took < NAMESPACES * SHARED * WRITE_SECONDS / 2
+    assert api.most >= 16, "writes are side by side"
 
 
 async def test_an_event_and_a_condition_report_what_gateways_leave_out() -> None:
