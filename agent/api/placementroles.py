@@ -75,7 +75,8 @@ AGENT_GRANTS: tuple[Grant, ...] = (
     *grants(MULTI_CLUSTER_NETWORKS, "patch", AC3_NETWORKS, sub="status"),
     *grants(SERVICE_LINKS, "patch", AC3_NETWORKS),
     *grants(DEPLOYMENTS, "list watch", AC3_NETWORKS),
-    # Rights on the applied objects are a choice of the chart, works.rights.
+    # Rights on the applied objects are those of an account of its own, by the chart's works.rights. The chart lets the
+    # agent impersonate it, and executors.
     *grants(APPLIED_MANIFEST_WORKS, "get list watch create patch delete", KLUSTERLET),
     *grants(APPLIED_MANIFEST_WORKS, "patch", KLUSTERLET, sub="status"),
     *grants(CRDS, "list watch", KLUSTERLET),

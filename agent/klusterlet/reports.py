@@ -14,6 +14,7 @@ import msgspec
 from agent.api.kinds import MANIFEST_WORKS
 from agent.clusters.deps import Deps
 from agent.klusterlet import rules, status
+from agent.klusterlet.accounts import Accounts
 from agent.klusterlet.drift import POLL_SECONDS, Watches
 from agent.klusterlet.feedback import Feedback, progress
 from agent.klusterlet.hub import HubController
@@ -50,13 +51,15 @@ class ReportsController(Controller[str]):
     name = "work-reports"
     workers = 4
 
-    def __init__(self, deps: Deps, hub: HubController, works: WorksController, watches: Watches) -> None:
+    def __init__(
+        self, deps: Deps, hub: HubController, works: WorksController, watches: Watches, accounts: Accounts
+    ) -> None:
         super().__init__()
         self._deps = deps
         self._hub = hub
         self._works = works
         self._watches = watches
-        self._client = deps.local.client
+        self._accounts = accounts
         self._worker = Worker(_SERVES)
         self._known: dict[str, dict[Identity, _Known]] = {}
         works.listen(self.queue.add)
@@ -125,12 +128,11 @@ class ReportsController(Controller[str]):
         return replace(last.told, meta=result.meta, applied=result.applied, contested=rival)
 
     async def _read(self, result: Result, executor: str) -> tuple[str, Told]:
-        """Return the version and the state of an object, as far as the executor may read it."""
+        """Return the version and the state of an object, as far as the account may read it."""
         kind, meta, config = result.kind, result.meta, result.config
         assert kind is not None
-        client = self._client.as_user(executor) if executor else self._client
         try:
-            raw = await client.get_raw(kind, meta.name, meta.namespace)
+            raw = await self._accounts.client(executor).get_raw(kind, meta.name, meta.namespace)
         except NotFound:
             return "", Told(meta, result.applied, status.NOT_AVAILABLE)
         except StatusError as error:

@@ -21,6 +21,7 @@ from agent.api.names.works import APPLIED_FINALIZER, HUB_RESTORED, HUB_VERSION, 
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
 from agent.klusterlet import ledger, status
+from agent.klusterlet.accounts import Accounts
 from agent.klusterlet.drift import POLL_SECONDS, Repairs, Watches
 from agent.klusterlet.hub import Connected, HubController
 from agent.klusterlet.ledger import Entry
@@ -78,12 +79,19 @@ class WorksController(Controller[str]):
     workers = 4
 
     def __init__(
-        self, deps: Deps, hub: HubController, watches: Watches, *, eviction_seconds: float = EVICTION_SECONDS
+        self,
+        deps: Deps,
+        hub: HubController,
+        watches: Watches,
+        accounts: Accounts,
+        *,
+        eviction_seconds: float = EVICTION_SECONDS,
     ) -> None:
         super().__init__()
         self._deps = deps
         self._hub = hub
         self._watches = watches
+        self._accounts = accounts
         self._eviction = timedelta(seconds=eviction_seconds)
         self._client = deps.local.client
         self._applied = deps.local.informer(APPLIED_MANIFEST_WORKS)
@@ -247,7 +255,8 @@ class WorksController(Controller[str]):
         metas = {each.ordinal: each.meta(served[each.ordinal]) for each in manifests}
         intended = [metas[each.ordinal] for each in manifests if served[each.ordinal] is not None]
         record = await self._write_ledger(key, record, ledger.intended(ledger.read(record), intended))
-        writer = Writer(self._client, record, work.executor, adopts=work.adopts)
+        client = self._accounts.client(work.executor)
+        writer = Writer(self._client, client, record, work.executor, adopts=work.adopts)
         entries = ledger.read(record)
         results = []
         for each in manifests:
@@ -314,7 +323,7 @@ class WorksController(Controller[str]):
         return await self._write_ledger(key, record, after), remains
 
     async def _delete(self, identity: Identity, entry: Entry, owner: str) -> Remains | None:
-        return await delete(self._client, self._discovery, identity, entry, owner)
+        return await delete(self._accounts.client(""), self._discovery, identity, entry, owner)
 
     def _settle(self, key: str, results: list[Result], *, has_alternatives: bool) -> None:
         """Remember and watch the applied state of all objects."""

@@ -1,7 +1,7 @@
 """Writes the objects of one ManifestWork: by the strategy of each manifest, and their deletion.
 
-Requests of a work with an executor impersonate its service account. The API server then checks each write itself, so
-that nothing can change between a check and the write.
+Requests impersonate the service account of the work's executor, or that of works without one. The API server then
+checks each write itself, so that nothing can change between a check and the write.
 """
 
 import hashlib
@@ -81,9 +81,10 @@ def signature(metadata: Mapping[str, Any]) -> bytes:
 class Writer:
     """Writes for one ManifestWork, which has a record of its objects."""
 
-    def __init__(self, client: Client, applied: Raw, executor: str, *, adopts: bool) -> None:
-        self._agent = client
-        self._client = client.as_user(executor) if executor else client
+    def __init__(self, agent: Client, client: Client, applied: Raw, executor: str, *, adopts: bool) -> None:
+        """:param client: client of the account that applies the ManifestWork"""
+        self._agent = agent
+        self._client = client
         self._executor = executor
         self._adopts = adopts
         self._uid: str = applied["metadata"]["uid"]
@@ -126,7 +127,7 @@ class Writer:
 
     def _forbidden(self, kind: Kind, body: Raw, error: StatusError) -> Refused:
         if not self._executor:
-            return Refused(f"{error}: grant the agent this right, as by the chart's works.rights", 60.0)
+            return Refused(f"{error}: grant the account this right, as by the chart's works.rights", 60.0)
         metadata = body["metadata"]
         named = f"{kind.group} {kind.plural}, {metadata.get('namespace', '')} {metadata['name']}"
         why = ", error: permission escalation" if _ESCALATION in error.message else ""
@@ -304,6 +305,9 @@ async def delete(client: Client, discovery: Discovery, identity: Identity, entry
     except Conflict:
         raise
     except StatusError as error:
+        if isinstance(error, Forbidden) and not entry.uid:
+            # Never applied as far as known. If it exists all the same, garbage collection deletes it with its owner.
+            return None
         return Remains(identity, f"cannot be deleted: {error}")
 
 

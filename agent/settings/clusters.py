@@ -92,6 +92,11 @@ class Hubs:
         "Secret in the agent's namespace with the kubeconfig of a hub, as hub-kubeconfig-secret: the agent applies the"
         " ManifestWorks of this cluster; empty: this cluster is no member of a hub",
     )
+    works_account: str = flag(
+        NAME,
+        "flotilla-works",
+        "service account in the agent's namespace by whose rights ManifestWorks without an executor are applied",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,7 @@ Raw = dict[str, Any]
 
 ON = "klusterlet.secret=hub-one"
 AGENT = {"kind": "ServiceAccount", "name": "flotilla-agent", "namespace": NAMESPACE}
+WORKS = {"kind": "ServiceAccount", "name": "flotilla-works", "namespace": NAMESPACE}
 
 
 def about_works(*settings: str) -> list[Raw]:
@@ -20,12 +21,11 @@ def about_works(*settings: str) -> list[Raw]:
     return [each for each in named if each["metadata"]["name"].startswith("flotilla-works")]
 
 
-def bound(*settings: str) -> dict[tuple[str, str], str]:
-    """Return the roles that the agent is bound to, by kind and namespace."""
+def bound(subject: Raw, *settings: str) -> dict[tuple[str, str], str]:
+    """Return the roles that an account is bound to, by namespace and name of the binding."""
     found = {}
     for each in about_works(*settings):
-        if each["kind"].endswith("Binding"):
-            assert each["subjects"] == [AGENT]
+        if each["kind"].endswith("Binding") and each["subjects"] == [subject]:
             found[each["metadata"].get("namespace", ""), each["metadata"]["name"]] = each["roleRef"]["name"]
     return found
 
@@ -53,15 +53,35 @@ def test_a_member_has_the_flag_and_the_crd_which_stays() -> None:
 
 
 def test_rights_are_those_of_the_value() -> None:
-    assert bound(ON) == {("", "flotilla-works"): "flotilla-works"}
-    assert bound(ON, "works.rights=cluster-admin") == {("", "flotilla-works"): "cluster-admin"}
-    assert bound(ON, "works.rights=none") == {}
-    impersonation = {("shop", "flotilla-works"): "flotilla-works"}
-    assert bound(ON, "works.rights=none", "works.namespaces={shop}") == impersonation
-    assert bound(ON, "works.rights=namespaces", "works.namespaces={shop}") == {
-        **impersonation,
-        ("shop", "flotilla-works-admin"): "admin",
-    }
+    shop = "works.namespaces={shop}"
+    assert bound(WORKS, ON) == {("", "flotilla-works"): "flotilla-works"}
+    assert bound(WORKS, ON, "works.rights=cluster-admin") == {("", "flotilla-works"): "cluster-admin"}
+    assert bound(WORKS, ON, "works.rights=none") == bound(WORKS, ON, "works.rights=none", shop) == {}
+    assert bound(WORKS, ON, "works.rights=namespaces", shop) == {("shop", "flotilla-works-admin"): "admin"}
+
+
+def test_the_agent_itself_may_only_impersonate() -> None:
+    own = {(NAMESPACE, "flotilla-works-account"): "flotilla-works-account"}
+    everywhere = {**own, ("", "flotilla-works-executors"): "flotilla-works-executors"}
+    in_shop = {**own, ("shop", "flotilla-works"): "flotilla-works"}
+    shop = "works.namespaces={shop}"
+    assert bound(AGENT, ON) == bound(AGENT, ON, "works.rights=cluster-admin") == everywhere
+    assert bound(AGENT, ON, "works.rights=none") == own
+    assert bound(AGENT, ON, "works.rights=none", shop) == bound(AGENT, ON, "works.rights=namespaces", shop) == in_shop
+    for settings in ((ON,), (ON, "works.rights=namespaces", shop)):
+        names = set(bound(AGENT, *settings).values())
+        roles = [each for each in about_works(*settings) if each["kind"].endswith("Role")]
+        rules = [rule for each in roles if each["metadata"]["name"] in names for rule in each["rules"]]
+        agents = [rule for rule in rules if rule["resources"] == ["serviceaccounts"]]
+        assert rules == agents
+        assert all(rule["verbs"] == ["impersonate"] for rule in agents)
+
+
+def test_the_account_has_no_token_in_pods_and_its_name_is_the_agents_flag() -> None:
+    accounts = (each for each in template(ON) if each["kind"] == "ServiceAccount")
+    (account,) = (each for each in accounts if each["metadata"]["name"] == "flotilla-works")
+    assert account["automountServiceAccountToken"] is False
+    assert "--works-account=flotilla-works" in arguments(ON)
 
 
 def test_rights_of_admin_can_be_extended_by_a_label() -> None:

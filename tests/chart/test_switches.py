@@ -91,4 +91,6 @@ def test_rights_for_placements_go_with_who_evaluates_them(
 def test_a_value_takes_or_brings_the_rights_of_its_features_and_no_others(account: Account, setting: str) -> None:
     usually = NEVER.union(*ON.values())
     without = (usually | OFF.get(setting, set())) - ON.get(setting, set())
-    assert roles_of(template(setting), account.name) == granted(role_objects(account, NAMESPACE, without=without))
+    # Of impersonation for ManifestWorks see test_klusterlet.py.
+    objects = [each for each in template(setting) if not each["metadata"]["name"].startswith("flotilla-works")]
+    assert roles_of(objects, account.name) == granted(role_objects(account, NAMESPACE, without=without))

@@ -18,6 +18,8 @@ from agent.api.conditions import find_condition
 from agent.api.crds.works import hub_crds, klusterlet_crds
 from agent.api.kinds import (
     APPLIED_MANIFEST_WORKS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     CONFIGMAPS,
     MANIFEST_WORKS,
     NAMESPACES,
@@ -33,11 +35,13 @@ from hack.lab.sandbox import Cluster, Sandbox
 from hack.lab.sandbox.objects import connect
 from tests.controllers.starting import running
 from tests.namespaces import clear
-from tests.waiting import defined, until
+from tests.waiting import allowed, defined, until
 
 Raw = dict[str, Any]
 
 HASH = 64
+ACCOUNT = "works"
+"""Account by whose rights ManifestWorks without an executor are applied."""
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")
@@ -67,6 +71,7 @@ class Pair:
     async def at_work(self, *, cluster: Cluster | None = None, **options: Any) -> AsyncIterator[Deps]:
         """Run the member's controllers, with all rights or with those of `cluster`."""
         settings = {"hub_secret": "hub-one", "namespace": self.namespace, "discovery_interval": 1.0}
+        settings["works_account"] = ACCOUNT
         made: list[Any] = []
 
         def built(number: int) -> Callable[[Deps], Any]:
@@ -80,6 +85,21 @@ class Pair:
         async with running(cluster or self.clusters["member"], *map(built, range(3)), **settings) as deps:
             self.deps = deps
             yield deps
+
+    async def empower(self) -> None:
+        """Give the account of ManifestWorks without an executor all rights."""
+        bound = {
+            "metadata": {"name": f"{self.namespace}-works"},
+            "roleRef": {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": self.namespace}],
+        }
+        await self.member.create(CLUSTER_ROLE_BINDINGS, bound)
+        await allowed(self.member, self.namespace, ACCOUNT, group="", resource="pods", verb="create")
+
+    async def disempower(self) -> None:
+        """Take all rights of that account."""
+        with contextlib.suppress(NotFound):
+            await self.member.delete(CLUSTER_ROLE_BINDINGS, f"{self.namespace}-works")
 
     async def join(self, **changes: str) -> None:
         """Create the Secret with the hub's kubeconfig."""
@@ -205,10 +225,12 @@ async def pair(hub_and_member: Sandbox) -> AsyncIterator[Pair]:
             await until(functools.partial(client.get, SERVICE_ACCOUNTS, "default", name))
         pair = Pair(hub, member, hub_and_member, name)
         await pair.join()
+        await pair.empower()
         try:
             yield pair
         finally:
             await pair.tidy()
+            await pair.disempower()
             for client in (hub, member):
                 await clear(client, name)
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.api.kinds import CONFIGMAPS, MANIFEST_WORKS
+from agent.api.kinds import CONFIGMAPS, MANIFEST_WORKS, PODS, ROLE_BINDINGS, ROLES
 from agent.api.ownroles import AGENT, ELECT, TARGET, TELL
 from agent.api.placementroles import KLUSTERLET
 from agent.api.roles import rules
 from agent.kube import write_guard
 from agent.kube.config import load
+from agent.kube.errors import NotFound
 from tests.controllers.limited import limited
 from tests.controllers.target_links import kubeconfig
-from tests.klusterlet.conftest import Pair, kubeconfig_with_files
+from tests.klusterlet.conftest import ACCOUNT, Pair, kubeconfig_with_files
 from tests.kube.relay import Relay
 from tests.waiting import until
 
@@ -138,7 +139,7 @@ async def test_a_replaced_secret_leads_to_another_connection_with_files_as_keys(
 
 
 async def test_the_rights_of_a_member_in_hub_and_cluster_are_enough(pair: Pair, tmp_path: Path) -> None:
-    """Rights of Open Cluster Management's role in the hub; the agent's own and those on ConfigMaps in the cluster."""
+    """Rights of Open Cluster Management's role in the hub; the agent's own, and its account's, in the cluster."""
     group = MANIFEST_WORKS.group
     in_hub = [
         {"apiGroups": [group], "resources": ["manifestworks"], "verbs": ["get", "list", "watch", "update", "patch"]},
@@ -147,7 +148,20 @@ async def test_the_rights_of_a_member_in_hub_and_cluster_are_enough(pair: Pair, 
     features = {KLUSTERLET, TARGET, TELL, ELECT}
     own = rules([grant for grant in AGENT.grants[""] if grant.feature in features])
     verbs = ["get", "list", "watch", "create", "update", "patch", "delete"]
-    in_cluster = [*own, {"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}]
+    impersonation = {"apiGroups": [""], "resources": ["serviceaccounts"], "verbs": ["impersonate"]}
+    in_cluster = [*own, {**impersonation, "resourceNames": [ACCOUNT]}]
+    await pair.disempower()
+    role = {
+        "metadata": {"name": "configs"},
+        "rules": [{"apiGroups": [""], "resources": ["configmaps"], "verbs": verbs}],
+    }
+    await pair.member.create(ROLES, role, pair.namespace)
+    bound = {
+        "metadata": {"name": "configs"},
+        "roleRef": {"apiGroup": ROLES.group, "kind": "Role", "name": "configs"},
+        "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT, "namespace": pair.namespace}],
+    }
+    await pair.member.create(ROLE_BINDINGS, bound, pair.namespace)
     (tmp_path / "hub").mkdir()
     (tmp_path / "member").mkdir()
     async with (
@@ -159,9 +173,31 @@ async def test_the_rights_of_a_member_in_hub_and_cluster_are_enough(pair: Pair, 
             secret = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s", "namespace": pair.namespace}}
             await pair.create("w", pair.config("a"), secret)
             await pair.said("w", "Applied", ordinal=0, status="True")
-            await pair.said("w", "Applied", ordinal=1, status="False", message='cannot create resource "secrets"')
+            await pair.said("w", "Applied", ordinal=1, status="False", message='cannot get resource "secrets"')
             await pair.member.patch(CONFIGMAPS, "a", {"data": {"a": "other"}}, pair.namespace)
             await pair.copy(CONFIGMAPS, "a", lambda obj: obj["data"] == {"a": "1"})
             await pair.delete("w")
             await pair.gone("w")
             assert await pair.applied("w") is None
+
+
+async def test_without_rights_for_works_the_agents_own_rights_apply_nothing(pair: Pair) -> None:
+    await pair.disempower()
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "privileged", "namespace": "kube-system"},
+        "spec": {
+            "containers": [{"name": "c", "image": "example.com/c", "securityContext": {"privileged": True}}],
+            "volumes": [{"name": "host", "hostPath": {"path": "/"}}],
+        },
+    }
+    async with pair.at_work():
+        await pair.create("w", pod)
+        account = f"system:serviceaccount:{pair.namespace}:{ACCOUNT}"
+        await pair.said("w", "Applied", ordinal=0, status="False", message=f'"{account}" cannot get resource "pods"')
+        await pair.said("w", "Available", ordinal=0, status="Unknown", message="forbidden")
+        with pytest.raises(NotFound):
+            await pair.member.get(PODS, "privileged", "kube-system")
+        await pair.delete("w")
+        await pair.gone("w")
