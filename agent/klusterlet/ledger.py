@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, Kind
-from agent.api.names.works import APPLIED_FINALIZER, HUB_VERSION
+from agent.api.names.works import APPLIED_FINALIZER, EXECUTOR, HUB_VERSION
 from agent.klusterlet.manifests import Identity, Meta
 
 Raw = dict[str, Any]
@@ -22,11 +22,12 @@ class Entry(NamedTuple):
 Ledger = Mapping[Identity, Entry]
 
 
-def applied_manifest_work(name: str, work: Raw, agent_id: str, hub_hash: str) -> Raw:
+def applied_manifest_work(name: str, work: Raw, executor: str, agent_id: str, hub_hash: str) -> Raw:
     """Return the AppliedManifestWork of a ManifestWork, to be created."""
     metadata = work["metadata"]
     labels = {"labels": metadata["labels"]} if metadata.get("labels") else {}
     annotations = {HUB_VERSION: str(metadata.get("resourceVersion") or "")}
+    annotations |= {EXECUTOR: executor} if executor else {}
     return {
         "apiVersion": APPLIED_MANIFEST_WORKS.api_version,
         "kind": APPLIED_MANIFEST_WORKS.name,

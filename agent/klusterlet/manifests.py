@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from agent.api.kinds import Kind
+from agent.api.names.links import OWN_GROUP
+from agent.api.names.ocm import WORK_GROUP
+from agent.api.names.prefixes import GROUP
 from agent.api.names.works import ADOPT, ALTERNATIVES
 from agent.model.applied import rank
 
@@ -20,6 +23,20 @@ _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 _STAGES = {"alpha": 0, "beta": 1, None: 2}
 _UNPARSEABLE = 1000
 """Rank of a manifest without a kind, after all others."""
+
+
+_OWN_GROUPS = (WORK_GROUP, OWN_GROUP, GROUP)
+
+
+def barrier(group: str) -> str:
+    """Return why no ManifestWork may write objects of an API group, by whatever rights; empty if it may."""
+    if group not in _OWN_GROUPS:
+        return ""
+    return f"objects of {group} are not applied: they govern ManifestWorks or the agent; create them in the cluster"
+
+
+class InvalidExecutor(Exception):
+    """An executor that names no service account; the message is the reason."""
 
 
 class Identity(NamedTuple):
@@ -145,9 +162,14 @@ class Work:
 
     @property
     def executor(self) -> str:
-        """User name of the executor's service account; empty without an executor."""
-        account = ((self.spec.get("executor") or {}).get("subject") or {}).get("serviceAccount") or {}
-        return f"system:serviceaccount:{account['namespace']}:{account['name']}" if account.get("name") else ""
+        """User name of the executor's service account; empty without an executor. Raises InvalidExecutor."""
+        executor = self.spec.get("executor")
+        if executor is None:
+            return ""
+        account = (executor.get("subject") or {}).get("serviceAccount") or {}
+        if not account.get("namespace") or not account.get("name"):
+            raise InvalidExecutor("spec.executor.subject.serviceAccount lacks a namespace or name: add it")
+        return f"system:serviceaccount:{account['namespace']}:{account['name']}"
 
     def config(self, meta: Meta) -> Config:
         """Return the configuration of a manifest: for each part, the first matching entry that has it."""

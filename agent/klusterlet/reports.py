@@ -18,7 +18,7 @@ from agent.klusterlet.accounts import Accounts
 from agent.klusterlet.drift import POLL_SECONDS, Watches
 from agent.klusterlet.feedback import Feedback, progress
 from agent.klusterlet.hub import HubController
-from agent.klusterlet.manifests import Identity, Work
+from agent.klusterlet.manifests import Identity
 from agent.klusterlet.rules import Answer, Question
 from agent.klusterlet.status import Told
 from agent.klusterlet.works import Result, WorksController
@@ -88,8 +88,7 @@ class ReportsController(Controller[str]):
             # The works controller reports once it has applied the present generation.
             return None
         known = self._known.get(key, {})
-        executor = Work(raw).executor
-        told = [await self._told(each, known, executor) for each in outcome.results]
+        told = [await self._told(each, known, outcome.executor) for each in outcome.results]
         present = {each.meta.identity for each in outcome.results}
         self._known[key] = {identity: each for identity, each in known.items() if identity in present}
         wanted = status.status(raw, told, self._deps.clock.now())

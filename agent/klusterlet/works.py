@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from agent.api.conditions import find_condition, timestamp
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, CRDS, MANIFEST_WORKS, NAMESPACES, Kind
-from agent.api.names.works import APPLIED_FINALIZER, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
+from agent.api.names.works import APPLIED_FINALIZER, EXECUTOR, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
 from agent.base.backoff import Backoff
 from agent.clusters.deps import Deps
 from agent.klusterlet import ledger, status
@@ -25,7 +25,7 @@ from agent.klusterlet.accounts import Accounts
 from agent.klusterlet.drift import POLL_SECONDS, Repairs, Watches
 from agent.klusterlet.hub import Connected, HubController
 from agent.klusterlet.ledger import Entry
-from agent.klusterlet.manifests import Config, Identity, Manifest, Meta, Work, skipped
+from agent.klusterlet.manifests import Config, Identity, InvalidExecutor, Manifest, Meta, Work, barrier, skipped
 from agent.klusterlet.merge import InvalidIgnoredField
 from agent.klusterlet.status import APPLIED_WELL, Verdict
 from agent.klusterlet.writer import Refused, Remains, Seen, Writer, delete, not_served, signature
@@ -70,6 +70,8 @@ class Outcome(NamedTuple):
 
     generation: int
     results: list[Result]
+    executor: str = ""
+    """User name of the executor's service account; empty without one."""
 
 
 class WorksController(Controller[str]):
@@ -178,7 +180,7 @@ class WorksController(Controller[str]):
             if work is not None and work.deleting:
                 return await self._end(hub, key, work.decode(), applied)
             if applied is not None and applied.deleting:
-                remains = await self._clean_up(applied)
+                remains = await self._clean_up(applied, Work(work.decode()) if work is not None else None)
                 return self._pause(key, _DELETION_SECONDS) if remains else None
             if work is None:
                 return await self._evict(hub, key, applied)
@@ -191,7 +193,8 @@ class WorksController(Controller[str]):
 
     async def _bring(self, hub: Connected, key: str, work: Object, applied: Object | None) -> float | None:
         if len(work.name) > LONGEST_NAME:
-            self._refuse(key, Work(work.decode()))
+            reason = f"the name of the ManifestWork is longer than {LONGEST_NAME} characters: create a shorter one"
+            self._refuse(key, Work(work.decode()), reason)
             return None
         if WORK_FINALIZER not in work.finalizers:
             finalizers = [*work.finalizers, WORK_FINALIZER]
@@ -201,11 +204,15 @@ class WorksController(Controller[str]):
         wanted = Work(work.decode())
         if status.is_complete((wanted.raw.get("status") or {}).get("conditions")):
             return None
-        record = await self._recorded(hub, key, wanted, applied)
+        try:
+            executor = wanted.executor
+        except InvalidExecutor as error:
+            self._refuse(key, wanted, str(error))
+            return None
+        record = await self._recorded(hub, key, wanted, executor, applied)
         return await self._apply(key, wanted, record)
 
-    def _refuse(self, key: str, work: Work) -> None:
-        reason = f"the name of the ManifestWork is longer than {LONGEST_NAME} characters: create it with a shorter one"
+    def _refuse(self, key: str, work: Work, reason: str) -> None:
         results = [Result(each.meta(None), None, Config(), status.not_applied(reason)) for each in work.manifests]
         self._conclude(key, Outcome(work.generation, results))
 
@@ -214,19 +221,23 @@ class WorksController(Controller[str]):
         for listener in self._listeners:
             listener(key)
 
-    async def _recorded(self, hub: Connected, key: str, work: Work, applied: Object | None) -> Raw:
+    async def _recorded(self, hub: Connected, key: str, work: Work, executor: str, applied: Object | None) -> Raw:
         """Return the AppliedManifestWork with the labels of its ManifestWork."""
         if applied is None:
-            body = ledger.applied_manifest_work(key, work.raw, hub.agent_id, hub.hash)
+            body = ledger.applied_manifest_work(key, work.raw, executor, hub.agent_id, hub.hash)
             return self._absorbed(await self._client.create_raw(APPLIED_MANIFEST_WORKS, body))
         record = applied.decode()
         labels = work.raw["metadata"].get("labels") or {}
         patch: Raw = {}
+        annotations = record["metadata"].get("annotations") or {}
+        changed: Raw = {HUB_RESTORED: None} if HUB_RESTORED in annotations else {}
+        if annotations.get(EXECUTOR, "") != executor:
+            changed[EXECUTOR] = executor or None
+        if changed:
+            patch["annotations"] = changed
         if (record["metadata"].get("labels") or {}) != labels:
             stale = {label: None for label in record["metadata"].get("labels") or {} if label not in labels}
             patch["labels"] = {**stale, **labels}
-        if HUB_RESTORED in (record["metadata"].get("annotations") or {}):
-            patch["annotations"] = {HUB_RESTORED: None}
         if patch:
             record = await self._patch(key, {"metadata": patch})
         if (record.get("status") or {}).get("evictionStartTime"):
@@ -270,7 +281,7 @@ class WorksController(Controller[str]):
                 results.append(await self._apply_one(writer, work, each, meta, kind, config, seen, entry))
         record, remains = await self._remove(key, record, results)
         self._settle(key, results, has_alternatives=bool(left_out))
-        self._conclude(key, Outcome(work.generation, results))
+        self._conclude(key, Outcome(work.generation, results, work.executor))
         return self._again(key, results, remains)
 
     async def _apply_one(
@@ -286,6 +297,8 @@ class WorksController(Controller[str]):
     ) -> Result:
         if invalid := flaw(manifest.raw):
             return Result(meta, kind, config, status.not_applied(invalid))
+        if refused := barrier(meta.group):
+            return Result(meta, None, config, status.not_applied(refused))
         if kind is None:
             return Result(meta, None, config, status.not_applied(not_served(manifest.kind)), again=0.0)
         if is_done(work.raw, meta):
@@ -315,15 +328,18 @@ class WorksController(Controller[str]):
         for identity, entry in ledger.removed(before, [each.meta for each in results]).items():
             # The same object under another API group has the same UID.
             is_kept = entry.uid in known
-            left = None if is_kept else await self._delete(identity, entry, record["metadata"]["uid"])
+            left = None if is_kept else await self._delete(identity, entry, record)
             if left is None:
                 del after[identity]
             else:
                 remains.append(left)
         return await self._write_ledger(key, record, after), remains
 
-    async def _delete(self, identity: Identity, entry: Entry, owner: str) -> Remains | None:
-        return await delete(self._accounts.client(""), self._discovery, identity, entry, owner)
+    async def _delete(self, identity: Identity, entry: Entry, record: Raw, *, keeps: bool = False) -> Remains | None:
+        """Delete an object, or only its owner reference, by the account that applied it."""
+        metadata = record["metadata"]
+        client = self._accounts.client((metadata.get("annotations") or {}).get(EXECUTOR, ""))
+        return await delete(client, self._discovery, identity, entry, metadata["uid"], keeps=keeps)
 
     def _settle(self, key: str, results: list[Result], *, has_alternatives: bool) -> None:
         """Remember and watch the applied state of all objects."""
@@ -361,7 +377,7 @@ class WorksController(Controller[str]):
             return None
         work = await self._tell_deleting(hub, work, [])
         applied = applied or await self._live(key)
-        remains = await self._clean_up(applied) if applied is not None else []
+        remains = await self._clean_up(applied, Work(work)) if applied is not None else []
         if remains:
             await self._tell_deleting(hub, work, remains)
             return self._pause(key, _DELETION_SECONDS)
@@ -392,8 +408,8 @@ class WorksController(Controller[str]):
         raw = await hub.client.patch_raw(MANIFEST_WORKS, name, patch, hub.namespace, sub="status")
         return hub.works.absorb(raw).decode()
 
-    async def _clean_up(self, applied: Object) -> list[Remains]:
-        """Delete an AppliedManifestWork and its objects; return the objects that remain."""
+    async def _clean_up(self, applied: Object, work: Work | None) -> list[Remains]:
+        """Delete an AppliedManifestWork and its objects, except orphans; return the objects that remain."""
         self._watches.want(applied.name, {})
         if not applied.deleting:
             with contextlib.suppress(NotFound):
@@ -403,7 +419,8 @@ class WorksController(Controller[str]):
         remains = [
             left
             for identity, entry in ledger.read(record).items()
-            if (left := await self._delete(identity, entry, applied.uid)) is not None
+            if (left := await self._delete(identity, entry, record, keeps=work is not None and not work.owns(identity)))
+            is not None
         ]
         if not remains and APPLIED_FINALIZER in applied.finalizers:
             finalizers = [each for each in applied.finalizers if each != APPLIED_FINALIZER]
@@ -442,7 +459,7 @@ class WorksController(Controller[str]):
         if left > 0:
             return left
         log.info("evicting %s: the hub has no such ManifestWork since %s", key, started)
-        return self._pause(key, _DELETION_SECONDS) if await self._clean_up(applied) else None
+        return self._pause(key, _DELETION_SECONDS) if await self._clean_up(applied, None) else None
 
     def _stamp(self) -> str:
         return timestamp(self._deps.clock.now())

@@ -134,7 +134,7 @@ class Writer:
         return Refused(f"not allowed to apply the resource {named}{why}, will try again in 1m0s", 60.0)
 
     async def _check_deletion(self, kind: Kind, body: Raw, *, owns: bool) -> None:
-        """Refuse an object that the executor may not delete, as the agent will delete it for the ManifestWork."""
+        """Refuse an object that the executor may not delete, as it will delete it for the ManifestWork."""
         if not self._executor or not owns:
             return
         metadata = body["metadata"]
@@ -295,13 +295,16 @@ def _finalizers(metadata: Raw) -> str:
     return f"finalizers {found}" if found else ""
 
 
-async def delete(client: Client, discovery: Discovery, identity: Identity, entry: Entry, owner: str) -> Remains | None:
+async def delete(
+    client: Client, discovery: Discovery, identity: Identity, entry: Entry, owner: str, *, keeps: bool = False
+) -> Remains | None:
     """Delete a recorded object unless others need it; return what remains, None if nothing does.
 
     :param owner: UID of the AppliedManifestWork
+    :param keeps: only remove its owner reference
     """
     try:
-        return await _delete(client, discovery, identity, entry, owner)
+        return await _delete(client, discovery, identity, entry, owner, keeps=keeps)
     except Conflict:
         raise
     except StatusError as error:
@@ -311,7 +314,9 @@ async def delete(client: Client, discovery: Discovery, identity: Identity, entry
         return Remains(identity, f"cannot be deleted: {error}")
 
 
-async def _delete(client: Client, discovery: Discovery, identity: Identity, entry: Entry, owner: str) -> Remains | None:
+async def _delete(
+    client: Client, discovery: Discovery, identity: Identity, entry: Entry, owner: str, *, keeps: bool
+) -> Remains | None:
     kind = ledger.kind_of(identity, entry)
     try:
         obj = await client.get(kind, identity.name, identity.namespace)
@@ -319,14 +324,14 @@ async def _delete(client: Client, discovery: Discovery, identity: Identity, entr
         newer = None if error.about == identity.name else await discovery.find_plural(identity.group, kind.plural)
         if newer is None or newer.version == kind.version:
             return None
-        return await _delete(client, discovery, identity, Entry(newer.version, entry.uid), owner)
+        return await _delete(client, discovery, identity, Entry(newer.version, entry.uid), owner, keeps=keeps)
     metadata = obj["metadata"]
     if (entry.uid and entry.uid != metadata["uid"]) or not merge.is_owned(obj, owner):
         return None
-    if metadata.get("deletionTimestamp"):
+    if metadata.get("deletionTimestamp") and not keeps:
         return Remains(identity, _finalizers(metadata))
     try:
-        if merge.has_other_works(obj, owner):
+        if keeps or merge.has_other_works(obj, owner):
             references = merge.without_owner(metadata["ownerReferences"], owner)
             patch = {"metadata": {"ownerReferences": references, "resourceVersion": metadata["resourceVersion"]}}
             await client.patch_raw(kind, identity.name, patch, identity.namespace)

@@ -89,6 +89,7 @@ CONDITIONS_OF_APPLICATIONS |= {linked.READY, progress.READY, progress.CANNOT_MOV
 CONDITIONS_OF_LINKS = {servicelinks.ACCEPTED, servicelinks.PROGRAMMED, servicelinks.CONNECTED}
 
 OF_WORKS = {works.WORK_FINALIZER, works.APPLIED_FINALIZER, works.CONFIG_HASH, works.HUB_VERSION, works.HUB_RESTORED}
+OF_WORKS |= {works.EXECUTOR}
 CONDITIONS_OF_WORKS = {manifest_works.APPLIED, manifest_works.AVAILABLE, manifest_works.SYNCED}
 CONDITIONS_OF_WORKS |= {manifest_works.PROGRESSING, manifest_works.DEGRADED}
 CONDITIONS_OF_WORKS |= {manifest_works.DELETING, manifest_works.CONTESTED}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import DEPLOYMENTS, NAMESPACES
-from agent.klusterlet.manifests import Identity, Manifest, Meta, Work, age, skipped
+from agent.klusterlet.manifests import Identity, InvalidExecutor, Manifest, Meta, Work, age, skipped
 
 Raw = dict[str, Any]
 
@@ -125,3 +125,9 @@ def test_the_executor_is_a_service_account() -> None:
     account = {"serviceAccount": {"namespace": "shop", "name": "deployer"}}
     assert work(executor={"subject": account}).executor == "system:serviceaccount:shop:deployer"
     assert work().executor == ""
+
+
+@pytest.mark.parametrize("executor", [{}, {"subject": {"type": "ServiceAccount"}}])
+def test_an_executor_without_an_account_is_refused(executor: dict[str, Any]) -> None:
+    with pytest.raises(InvalidExecutor, match="lacks a namespace or name"):
+        _ = work(executor=executor).executor

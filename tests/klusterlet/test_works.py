@@ -17,6 +17,7 @@ from agent.api.kinds import (
     Kind,
 )
 from agent.api.names.works import APPLIED_FINALIZER, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
+from agent.kube.errors import NotFound
 from agent.kube.reviews import is_allowed
 from tests.klusterlet.conftest import Pair
 from tests.waiting import unserved, until
@@ -150,6 +151,18 @@ async def test_orphans_and_objects_of_other_works_stay(pair: Pair) -> None:
         await pair.lacks(CONFIGMAPS, "own")
         await pair.copy(CONFIGMAPS, "kept")
         await pair.copy(CONFIGMAPS, "shared", lambda obj: len(obj["metadata"]["ownerReferences"]) == 1)
+
+
+async def test_orphans_stay_though_the_work_became_so_while_the_member_was_away(pair: Pair) -> None:
+    async with pair.at_work():
+        await pair.create("w", pair.config("a"))
+        await pair.said("w", "Applied", status="True")
+    await pair.edit("w", pair.config("a"), deleteOption={"propagationPolicy": "Orphan"})
+    await pair.delete("w")
+    async with pair.at_work():
+        await pair.gone("w")
+        await pair.copy(CONFIGMAPS, "a", lambda obj: "ownerReferences" not in obj["metadata"])
+        assert await pair.applied("w") is None
 
 
 async def test_deletion_names_what_holds_an_object(pair: Pair) -> None:
@@ -305,6 +318,17 @@ async def test_an_executor_applies_by_its_own_rights(pair: Pair) -> None:
         await pair.edit("w", pair.config("a", {"b": "2"}), role, executor=executor)
         await pair.said("w", "Applied", ordinal=1, status="False", message="not allowed to apply the resource")
 
+        async def may_not_delete() -> bool:
+            return not await is_allowed(pair.member, user, asked)
+
+        await pair.member.patch(ROLES, "deployer", {"rules": [{**rule, "verbs": ["get"]}]}, pair.namespace)
+        await until(may_not_delete, what="the executor may not delete ConfigMaps")
+        await pair.delete("w")
+        await pair.said("w", "Deleting", message=f'{user["user"]}" cannot delete resource "configmaps"')
+        await pair.member.patch(ROLES, "deployer", {"rules": [rule]}, pair.namespace)
+        await pair.gone("w")
+        await pair.lacks(CONFIGMAPS, "a")
+
 
 async def test_values_of_an_object_are_read_by_the_rights_of_the_executor(pair: Pair) -> None:
     account = {"namespace": pair.namespace, "name": "nobody"}
@@ -391,3 +415,20 @@ async def test_objects_stay_if_the_hub_was_restored_from_a_backup(pair: Pair) ->
         await pair.create("w", pair.config("w", {"b": "2"}))
         await pair.copy(CONFIGMAPS, "w", lambda obj: obj["data"] == {"b": "2"})
         assert not await is_held()
+
+
+async def test_works_write_no_objects_that_govern_works_or_the_agent(pair: Pair) -> None:
+    record = {"apiVersion": APPLIED_MANIFEST_WORKS.api_version, "kind": "AppliedManifestWork"}
+    record |= {"metadata": {"name": f"{pair.namespace}-x"}, "spec": {"hubHash": "x", "agentID": "x"}}
+    record["spec"]["manifestWorkName"] = "x"  # type: ignore[index]
+    target = {"apiVersion": "multicluster.admiralty.io/v1alpha1", "kind": "Target"}
+    target["metadata"] = {"name": "t", "namespace": pair.namespace}  # type: ignore[assignment]
+    link = {**target, "apiVersion": "multicluster.flotilla/v1alpha1", "kind": "ServiceLink"}
+    async with pair.at_work():
+        await pair.create("w", record, target, link, pair.config("a"))
+        for ordinal in range(3):
+            await pair.said("w", "Applied", ordinal=ordinal, status="False", message="govern ManifestWorks")
+        await pair.said("w", "Applied", ordinal=3, status="True")
+        assert await pair.applied("x") is None
+        with pytest.raises(NotFound):
+            await pair.member.get(APPLIED_MANIFEST_WORKS, f"{pair.namespace}-x")
