@@ -46,7 +46,8 @@ class HeartbeatController(Controller[str]):
         """Members with a renewal that `reconcile` has not processed yet."""
         self._leases.subscribe(self._renewed)
         self.watch(self._leases, lambda lease: [lease.namespace])
-        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), lambda: None)
+        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._look_again)
+        deps.placement.on_turn(self._look_again)
 
     async def reconcile(self, key: str) -> float | None:
         """Update conditions and taints of one member. Return the seconds until it is lost."""
@@ -123,6 +124,10 @@ class HeartbeatController(Controller[str]):
         if obj is None or name not in self._received:
             return None
         return health.read(obj.decode(), time.monotonic() - self._received[name], is_new=name in self._news)
+
+    def _look_again(self) -> None:
+        for cluster in self._clusters.store or ():
+            self.queue.add(cluster.name)
 
     def _renewed(self, old: Object | None, new: Object | None) -> None:
         """Record when a renewal was received. The first version of a lease does not prove that its agent runs."""

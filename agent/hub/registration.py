@@ -79,8 +79,9 @@ class RegistrationController(Controller[str]):
         for informer in self._informers.values():
             self.watch(informer, lambda obj: [obj.labels[LABEL_CLUSTER_NAME]])
         self.watch(self._namespaces, self._named)
-        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), lambda: None)
-        self._sets.subscribe(self._set_changed, lambda: None)
+        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._look_again)
+        self._sets.subscribe(self._set_changed, self._look_again)
+        deps.placement.on_turn(self._look_again)
 
     async def reconcile(self, key: str) -> float | None:
         """Update the rights, conditions and managed namespaces of one cluster."""
@@ -259,6 +260,14 @@ class RegistrationController(Controller[str]):
         if asks_otherwise(old, new):
             for each in self._clusters.store or ():
                 self.queue.add(each.name)
+
+    def _look_again(self) -> None:
+        """Re-check all clusters, and the rights of clusters that were deleted meanwhile."""
+        for informer in self._informers.values():
+            for obj in informer.store:
+                self.queue.add(obj.labels[LABEL_CLUSTER_NAME])
+        for cluster in self._clusters.store or ():
+            self.queue.add(cluster.name)
 
     def _named(self, namespace: Object) -> Iterable[str]:
         store = self._clusters.store

@@ -50,7 +50,8 @@ class RequestController(Controller[str]):
         self._requests.store.index(LABEL_CLUSTER_NAME, _cluster_of)
         self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
         self.watch(self._requests, lambda request: [request.name])
-        self._clusters.subscribe(self.enqueuing(self._waiting), lambda: None)
+        self._clusters.subscribe(self.enqueuing(self._waiting), self._look_again)
+        deps.placement.on_turn(self._look_again)
 
     async def reconcile(self, key: str) -> float | None:
         """Approve one request, or emit an event with the reason why it waits."""
@@ -130,6 +131,10 @@ class RequestController(Controller[str]):
 
     def _tell(self, request: Raw, reason: str, message: str) -> None:
         self._deps.recorder.event(request, "Warning", reason, message)
+
+    def _look_again(self) -> None:
+        for request in self._requests.store:
+            self.queue.add(request.name)
 
     def _waiting(self, cluster: Object) -> Iterable[str]:
         """Return the requests of a changed cluster: the decision about them may have changed."""

@@ -1,5 +1,6 @@
 """Members on a real API server: what acceptance, denial and deletion make of namespace, rights and conditions."""
 
+import asyncio
 import contextlib
 import functools
 from typing import Any
@@ -23,7 +24,7 @@ from agent.api.kinds import (
 from agent.kube.errors import Forbidden, NotFound
 from tests.controllers.hub.conftest import ACCEPTED, Hub
 from tests.ocm import object_of
-from tests.registrationagent import LEASE
+from tests.registrationagent import LEASE, RegistrationAgent
 from tests.waiting import gone, until
 
 pytestmark = pytest.mark.cluster
@@ -251,6 +252,28 @@ async def test_rights_end_with_a_managed_cluster_whose_finalizers_somebody_remov
             await hub.client.patch(MANAGED_CLUSTERS, cluster, {"metadata": {"finalizers": None}})
         await gone(functools.partial(hub.client.get, CLUSTER_ROLES, role(cluster)))
         await gone(functools.partial(hub.client.get, ROLE_BINDINGS, role(cluster, "work"), cluster))
+
+
+async def test_an_agent_that_begins_to_serve_a_hub_does_what_it_left_to_another_controller(hub: Hub) -> None:
+    cluster, deleted = hub.name(), hub.name()
+    async with hub.at_work():
+        await hub.joined(deleted)
+    await hub.client.delete(MANAGED_CLUSTERS, deleted)
+    await hub.client.patch(MANAGED_CLUSTERS, deleted, {"metadata": {"finalizers": None}})
+    async with hub.at_work(placement="consume") as deps:
+        agent = RegistrationAgent(cluster, hub.entry, {"token": await hub.token(cluster, accepts=cluster)})
+        await agent.register()
+        request = await agent.request()
+        seen = deps.placement.watch(MANAGED_CLUSTERS)
+        await until(lambda: seen.store is not None and seen.store.get(("", cluster)) is not None)
+        # The controllers drop their keys meanwhile.
+        await asyncio.sleep(1)
+        assert "finalizers" not in (await hub.get(cluster))["metadata"]
+        deps.placement._become("serve")
+        await agent.signed(request)
+        await hub.condition(cluster, ACCEPTED, "True")
+        await until(lambda: _has(hub, LEASES, LEASE, cluster))
+        await gone(functools.partial(hub.client.get, CLUSTER_ROLES, role(deleted)))
 
 
 async def test_a_namespace_that_is_there_already_is_only_used_if_it_is_for_the_cluster(hub: Hub) -> None:
