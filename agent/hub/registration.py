@@ -170,7 +170,14 @@ class RegistrationController(Controller[str]):
         return None
 
     async def _remaining(self, name: str) -> Remaining | None:
-        """Return the objects to delete first; None if none remain."""
+        """Return the objects to delete first; None if none remain.
+
+        A namespace that is not for the cluster is another's, with its objects, unless the cluster had rights in it.
+        """
+        there = self._namespaces.store.get(("", name))
+        is_for_it = there is not None and is_for_its_cluster(there)
+        if not is_for_it and rights.works_binding(name) not in self._existing(name):
+            return None
         for kind in cleanup.ORDER:
             if found := await self._list(kind, name):
                 return Remaining(kind, found)

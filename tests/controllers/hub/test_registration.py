@@ -290,6 +290,18 @@ async def test_a_namespace_that_is_there_already_is_only_used_if_it_is_for_the_c
         await hub.condition(cluster, ACCEPTED, "True")
 
 
+async def test_a_deleted_cluster_leaves_objects_alone_in_a_namespace_that_is_not_its_own(hub: Hub) -> None:
+    cluster = hub.name()
+    await hub.client.create(NAMESPACES, {"metadata": {"name": cluster}})
+    await hub.client.create(MANIFEST_WORKS, work("w", cluster))
+    async with hub.at_work():
+        await (await hub.agent(cluster)).register()
+        await until(functools.partial(_is_held, hub, cluster))
+        await hub.client.delete(MANAGED_CLUSTERS, cluster)
+        await gone(functools.partial(hub.get, cluster))
+    await hub.client.get(MANIFEST_WORKS, "w", cluster)
+
+
 async def test_namespaces_that_a_set_asks_for_are_listed_with_what_the_agent_says_of_them(hub: Hub) -> None:
     cluster, name = hub.name(), hub.name("set")
     selector = {"selectorType": "LabelSelector", "labelSelector": {"matchLabels": {"in": name}}}
@@ -316,6 +328,10 @@ async def _subjects_are(hub: Hub, cluster: str, names: list[str]) -> bool:
 
 async def _is_for(hub: Hub, cluster: str, user: str) -> bool:
     return bool((await hub.get(cluster))["metadata"].get("annotations", {}).get("multicluster/member-user") == user)
+
+
+async def _is_held(hub: Hub, cluster: str) -> bool:
+    return bool((await hub.get(cluster))["metadata"].get("finalizers"))
 
 
 async def _lists(hub: Hub, cluster: str, wanted: list[Raw]) -> bool:
