@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from agent.api.conditions import find_condition, is_true, set_condition
+from agent.api.conditions import condition_of, find_condition, is_true, set_condition
 from agent.api.kinds import LEASES, MANAGED_CLUSTER_ADDONS, MANAGED_CLUSTERS
-from agent.api.names.hub import ACCEPTED, LEASE
+from agent.api.names.hub import ACCEPTED, CLOCK_SYNCED, LEASE
 from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_NAME, OURS
 from agent.base.clock import micro_stamp
 from agent.clusters.deps import Deps
@@ -41,7 +41,9 @@ class HeartbeatController(Controller[str]):
         self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
         self._leases = deps.local.informer(LEASES, fields=f"metadata.name={LEASE}")
         self._received: dict[str, float] = {}
-        """Time of the last renewal of each member, by the monotonic clock."""
+        """Time when the last renewal of each member was received, by the monotonic clock."""
+        self._ages: dict[str, float] = {}
+        """Age in seconds that a renewal had at the first sight of its lease, if the member's clock is right."""
         self._news: set[str] = set()
         """Members with a renewal that `reconcile` has not processed yet."""
         self._leases.subscribe(self._renewed)
@@ -57,7 +59,8 @@ class HeartbeatController(Controller[str]):
         obj = clusters.get(("", key))
         if obj is None or OURS in obj.labels:
             return None
-        cluster, lease = obj.decode(), self._lease(key)
+        cluster = obj.decode()
+        lease = self._lease(cluster)
         if health.is_known(cluster):
             if lease is None and not obj.deleting and is_true(cluster["status"]["conditions"], ACCEPTED):
                 await self._create(key)
@@ -119,11 +122,15 @@ class HeartbeatController(Controller[str]):
         found: Raw = msgspec.json.decode(raw)
         return found
 
-    def _lease(self, name: str) -> health.Lease | None:
+    def _lease(self, cluster: Raw) -> health.Lease | None:
+        name = cluster["metadata"]["name"]
         obj = self._leases.store.get((name, LEASE))
         if obj is None or name not in self._received:
             return None
-        return health.read(obj.decode(), time.monotonic() - self._received[name], is_new=name in self._news)
+        silent = time.monotonic() - self._received[name]
+        if (condition_of(cluster, CLOCK_SYNCED) or {}).get("status") != "False":
+            silent += self._ages.get(name, 0.0)
+        return health.read(obj.decode(), silent, is_new=name in self._news)
 
     def _look_again(self) -> None:
         for cluster in self._clusters.store or ():
@@ -134,15 +141,17 @@ class HeartbeatController(Controller[str]):
         for obj in (old, new):
             if obj is not None and new is None:
                 self._received.pop(obj.namespace, None)
+                self._ages.pop(obj.namespace, None)
                 self._news.discard(obj.namespace)
         if new is None or (old is not None and old.raw == new.raw):
             return
-        name, received = new.namespace, time.monotonic()
+        name = new.namespace
+        self._received[name] = time.monotonic()
         if old is None:
             renewed = health.read(new.decode(), 0.0, is_new=False).renewed
             age = (self._deps.server_now - renewed).total_seconds() if renewed is not None else 0.0
             # A time in the future comes from a clock that is ahead.
-            received -= max(0.0, age)
+            self._ages[name] = max(0.0, age)
         else:
+            self._ages.pop(name, None)
             self._news.add(name)
-        self._received[name] = received

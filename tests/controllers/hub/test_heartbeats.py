@@ -89,6 +89,22 @@ async def test_a_member_with_a_wrong_clock_is_told_so_and_stays_available(hub: H
             await hub.condition(cluster, CLOCK, "True")
 
 
+async def test_a_member_whose_clock_is_behind_stays_available_for_an_agent_that_takes_over(hub: Hub) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        agent = await hub.joined(cluster, skew=timedelta(hours=-1))
+        async with hub.serving(agent):
+            await hub.condition(cluster, CLOCK, "False")
+        await tainted(hub, cluster)
+    async with hub.at_work():
+        await hub.client.patch(MANAGED_CLUSTERS, cluster, {"spec": {"taints": [{"key": "a", "effect": "NoSelect"}]}})
+        # The agent that takes over has judged the member when the taint has its time.
+        await tainted(hub, cluster, "a")
+    told = condition_of(await hub.get(cluster), AVAILABLE)
+    assert told is not None
+    assert told["status"] == "True"
+
+
 async def test_a_lost_member_stays_lost_for_an_agent_that_takes_over(hub: Hub) -> None:
     cluster = hub.name()
     async with hub.at_work():
