@@ -6,8 +6,17 @@ API servers evaluate them without requests to a webhook, so that members can reg
 from typing import Any
 
 from agent.api import cel
-from agent.api.kinds import CERTIFICATE_REQUESTS, CLUSTER_ROLES, MANAGED_CLUSTERS, POLICIES, POLICY_BINDINGS, Kind
-from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, MEMBER_USER, PREFIX, REGISTER_GROUP, token_group
+from agent.api.kinds import (
+    CERTIFICATE_REQUESTS,
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    MANAGED_CLUSTERS,
+    POLICIES,
+    POLICY_BINDINGS,
+    ROLE_BINDINGS,
+    Kind,
+)
+from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, MEMBER_USER, REGISTER_GROUP, member_role, token_group
 from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 
 Raw = dict[str, Any]
@@ -24,6 +33,10 @@ _MAY_ACCEPT = (
 _NAME = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$"
 _NAMED = f"request.userInfo.groups.filter(g, g.startsWith('{BOOTSTRAP_GROUP}:'))"
 """CEL: groups of the user that each stand for the name of one cluster."""
+_BOTH = ("oldObject", "object")
+_MEMBERS = member_role("")
+_OF_SOURCES = ("admiralty-source-", "admiralty-cluster-source-", "multicluster-source-", "multicluster-cluster-source-")
+"""Prefixes of the names of bindings of Sources and ClusterSources (wire contract, 2.3)."""
 
 
 def objects(agent: str) -> list[Raw]:
@@ -104,23 +117,36 @@ def _tokens() -> Raw:
 
 
 def _roles(agent: str) -> Raw:
-    """Return the policy that the agent writes only the ClusterRoles of members."""
-    labels, label = "metadata.labels", LABEL_CLUSTER_NAME
-    ours = " && ".join(
-        f"({obj} == null || has({obj}.{labels}) && '{label}' in {obj}.{labels}"
-        f" && {obj}.metadata.name == '{PREFIX}managedcluster:' + {obj}.{labels}['{label}'])"
-        for obj in ("oldObject", "object")
-    )
+    """Return the policy that the agent writes only ClusterRoles and bindings of members, and bindings of Sources."""
+    allowed = " && ".join(f"({each} == null || {_is_members(each)} || {_is_sources(each)})" for each in _BOTH)
+    kinds = [CLUSTER_ROLES.plural, CLUSTER_ROLE_BINDINGS.plural, ROLE_BINDINGS.plural]
     return {
-        **_about(CLUSTER_ROLES, ["CREATE", "UPDATE", "DELETE"], {"is-the-agent": _is_user(agent)}),
+        "failurePolicy": "Fail",
+        "matchConstraints": {"resourceRules": [cel.rule(CLUSTER_ROLES.group, ["CREATE", "UPDATE", "DELETE"], kinds)]},
+        "matchConditions": [{"name": "is-the-agent", "expression": _is_user(agent)}],
         "validations": [
             _refuse(
-                ours,
-                "'ClusterRole ' + request.name + ': the agent of Flotilla writes only those of members, which are named"
-                f" {PREFIX}managedcluster:CLUSTER and labelled {label}=CLUSTER: leave the others to administrators'",
+                allowed,
+                "request.kind.kind + ' ' + request.name + ': the agent of Flotilla writes only those of members, which"
+                f" are named {_MEMBERS}CLUSTER and labelled {LABEL_CLUSTER_NAME}=CLUSTER, and bindings of Sources:"
+                " leave the others to administrators'",
             )
         ],
     }
+
+
+def _is_members(obj: str) -> str:
+    """Return CEL: the ClusterRole or binding is a member's, by its label, name and namespace."""
+    labels, label, name = f"{obj}.metadata.labels", LABEL_CLUSTER_NAME, f"{obj}.metadata.name"
+    own = f"'{_MEMBERS}' + {labels}['{label}']"
+    inside = f"request.namespace == {labels}['{label}'] && {name} in [{own} + ':registration', {own} + ':work']"
+    return f"has({labels}) && '{label}' in {labels} && ({name} == {own} || {inside})"
+
+
+def _is_sources(obj: str) -> str:
+    """Return CEL: the binding has a name that bindings of Sources and ClusterSources have."""
+    named = f"{cel.texts(*_OF_SOURCES)}.exists(p, {obj}.metadata.name.startsWith(p))"
+    return f"request.resource.resource != '{CLUSTER_ROLES.plural}' && {named}"
 
 
 def _accepts(obj: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agent.api.hubroles import member_rules
+from agent.api.hubroles import bound, member_rules
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
@@ -22,6 +22,7 @@ from agent.api.kinds import (
     SECRETS,
 )
 from agent.kube.errors import Forbidden, NotFound
+from hack.lab.sandbox.objects import connect
 from tests.controllers.hub.conftest import ACCEPTED, Hub
 from tests.ocm import object_of
 from tests.registrationagent import LEASE, RegistrationAgent
@@ -159,6 +160,33 @@ async def test_the_only_user_that_an_earlier_version_noted_in_the_namespace_keep
     async with hub.at_work():
         await until(functools.partial(_is_for, hub, cluster, "a"))
         await until(functools.partial(_subjects_are, hub, cluster, ["a"]))
+
+
+async def test_an_agents_stolen_token_changes_no_bindings_of_others(hub: Hub) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        await hub.joined(cluster)
+    subjects = [{"kind": "Group", "apiGroup": "rbac.authorization.k8s.io", "name": "x"}]
+    other = bound(CLUSTER_ROLES, role("work"), subjects) | {"metadata": {"name": hub.name("theirs")}}
+    of_source = bound(CLUSTER_ROLES, role("work"), subjects) | {"metadata": {"name": f"admiralty-source-{cluster}"}}
+    changed = {"metadata": {"annotations": {"a": "b"}}}
+    thief = connect(hub.cluster.kubeconfig, name="agent")
+    async with thief.session:
+        for kind, namespace in ((CLUSTER_ROLE_BINDINGS, None), (ROLE_BINDINGS, cluster)):
+            name = (await hub.client.create(kind, other, namespace))["metadata"]["name"]
+            pretended = {**other, "metadata": {"name": f"{name}-2", "labels": {LABEL: cluster}}}
+            for refused in (
+                thief.patch(kind, name, changed, namespace),
+                thief.patch(kind, name, {"metadata": {"labels": {LABEL: cluster}}}, namespace),
+                thief.delete(kind, name, namespace),
+                thief.create(kind, pretended, namespace),
+            ):
+                with pytest.raises(Forbidden, match="writes only those of members"):
+                    await refused
+            await hub.client.delete(kind, name, namespace)
+            await thief.create(kind, of_source, namespace)
+            await thief.patch(kind, of_source["metadata"]["name"], changed, namespace)
+            await thief.delete(kind, of_source["metadata"]["name"], namespace)
 
 
 async def test_what_people_change_of_a_members_rights_is_restored(hub: Hub) -> None:
