@@ -16,7 +16,15 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     Kind,
 )
-from agent.api.names.hub import BOOTSTRAP_GROUP, CLIENT_SIGNER, MEMBER_USER, REGISTER_GROUP, member_role, token_group
+from agent.api.names.hub import (
+    BOOTSTRAP_GROUP,
+    CLIENT_SIGNER,
+    MEMBER_USER,
+    REGISTER_GROUP,
+    SHARED_ROLES,
+    member_role,
+    token_group,
+)
 from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 
 Raw = dict[str, Any]
@@ -84,6 +92,11 @@ def _acceptance() -> Raw:
                 f"oldObject != null || object.metadata.name.matches('{_NAME}')",
                 "'metadata.name: \"' + object.metadata.name + '\" is no name of a namespace, and the cluster gets one:"
                 " use at most 63 lower-case letters, digits and dashes'",
+            ),
+            _refuse(
+                f"oldObject != null || !(object.metadata.name in {cel.texts(*SHARED_ROLES)})",
+                "'metadata.name: \"' + object.metadata.name + '\" is part of the name of a ClusterRole that all members"
+                " share: choose another name'",
             ),
         ],
     }

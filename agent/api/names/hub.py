@@ -27,6 +27,8 @@ ACCEPTS = SHORT_PREFIX + "accepts"
 # Rights of members
 REGISTRATION_ROLE = PREFIX + "managedcluster:registration"
 WORK_ROLE = PREFIX + "managedcluster:work"
+SHARED_ROLES = ("registration", "work")
+"""Names that no cluster can have: its own ClusterRole would be one that all members share."""
 MEMBER_USER = SHORT_PREFIX + "member-user"
 """Annotation of a ManagedCluster: the only user that has the rights of the member; without it its groups have."""
 

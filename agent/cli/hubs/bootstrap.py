@@ -11,7 +11,7 @@ import yaml
 from agent.api.crds import hub_crds, placement_crds
 from agent.api.hubroles import CLUSTER_INFO, PUBLIC, hub_objects, kind_of
 from agent.api.kinds import CONFIGMAPS, CRDS, DEPLOYMENTS, MANAGED_CLUSTERS, SECRETS
-from agent.api.names.hub import ACCEPTS, BOOTSTRAP_GROUP, LABEL_TOKEN, TOKEN_LABEL_VALUE, token_group
+from agent.api.names.hub import ACCEPTS, BOOTSTRAP_GROUP, LABEL_TOKEN, SHARED_ROLES, TOKEN_LABEL_VALUE, token_group
 from agent.api.names.ocm import OURS
 from agent.base.clock import stamp
 from agent.cli.options import Failed
@@ -47,6 +47,8 @@ def check_name(name: str) -> None:
     """Raise Failed if no cluster can have this name."""
     if not _NAME.fullmatch(name):
         raise Failed(f"{name!r} is no name of a cluster: use at most 63 lower-case letters, digits and dashes")
+    if name in SHARED_ROLES:
+        raise Failed(f"{name!r} is no name of a cluster: a ClusterRole that all members share has it; choose another")
 
 
 def token_secret(token: Token, cluster: str, expires: datetime, *, accepts: bool) -> Raw:

@@ -11,6 +11,7 @@ from agent.kube.errors import Forbidden, NotFound
 from tests.cli.command import Told, flotilla
 from tests.controllers.hub.conftest import ACCEPTED, Hub
 from tests.controllers.hub.test_registration import WORKS, work
+from tests.ocm import object_of
 from tests.registrationagent import LEASE, RegistrationAgent
 from tests.waiting import gone, until
 
@@ -198,5 +199,9 @@ async def test_a_member_is_rejected_and_removed(hub: Hub, public: None) -> None:
 
 
 async def test_a_name_that_no_cluster_can_have_is_refused(hub: Hub, public: None) -> None:
-    status, _, errors = await typed(hub, "token", "Not_A.Name")
-    assert (status, "is no name of a cluster" in errors) == (1, True)
+    for name in ("Not_A.Name", "registration", "work"):
+        status, _, errors = await typed(hub, "token", name)
+        assert (status, "is no name of a cluster" in errors) == (1, True)
+    for name in ("registration", "work"):
+        with pytest.raises(Forbidden, match="a ClusterRole that all members share"):
+            await hub.client.create(MANAGED_CLUSTERS, object_of(MANAGED_CLUSTERS, name, spec={}))
