@@ -32,7 +32,9 @@ WELL = member(ACCEPTED, JOINED, said(AVAILABLE), said(CLOCK))
 
 
 def asked(state: str = "waits", ago: float = 3600.0) -> Asked:
-    return Asked("us-1", "us", "system:bootstrap:abcdef", timestamp(NOW - timedelta(seconds=ago)), state, "sha256:00")
+    return Asked(
+        "us-1", "us", "system:bootstrap:abcdef", timestamp(NOW - timedelta(seconds=ago)), state, "u", "sha256:00"
+    )
 
 
 def found(*clusters: Raw, requests: tuple[Asked, ...] = (), address: str | None = "https://hub") -> list[str]:

@@ -26,6 +26,7 @@ class Asked(msgspec.Struct, frozen=True):
     requester: str
     created: str
     state: str
+    uid: str
     key: str = ""
     user: str = ""
 
@@ -53,6 +54,7 @@ def _asked(request: Raw) -> Asked:
         spec.get("username", ""),
         metadata["creationTimestamp"],
         state,
+        metadata["uid"],
         identity.key if identity is not None else "",
         identity.user if identity is not None else "",
     )

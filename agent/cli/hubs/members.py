@@ -58,7 +58,7 @@ class Members:
         await self._check_namespace(name)
         await self._admit(name, cluster, labels, asked.user)
         await self._until(lambda: self._accepted(name), f"waiting for the hub's agent to accept {name} (agent --hub)")
-        await self._decide(asked.name, "Approved", "FlotillaAccept", "accepted by flotilla hub accept")
+        await self._decide(asked, "Approved", "FlotillaAccept", "accepted by flotilla hub accept")
         return asked
 
     async def reject(self, name: str, key: str) -> list[str]:
@@ -67,7 +67,7 @@ class Members:
         for each in await requests(self._client, name):
             if each.state in ("approved", "denied", "failed") or not each.key.startswith(key):
                 continue
-            await self._decide(each.name, "Denied", "FlotillaReject", "rejected by flotilla hub reject")
+            await self._decide(each, "Denied", "FlotillaReject", "rejected by flotilla hub reject")
             done.append(f"request {each.name} of {each.requester} is denied")
         cluster = await self._cluster(name)
         if cluster is not None and not key and (cluster.get("spec") or {}).get("hubAcceptsClient"):
@@ -146,8 +146,13 @@ class Members:
             self._say(f"{name} is not gone yet: {told['message']}")
         return False
 
-    async def _decide(self, request: str, type: str, reason: str, message: str) -> None:
-        found = await self._client.get(CERTIFICATE_REQUESTS, request)
+    async def _decide(self, asked: Asked, type: str, reason: str, message: str) -> None:
+        """Approve or deny a request, unless another one has its name by now. Raises Failed, KubeError."""
+        found = await self._client.get(CERTIFICATE_REQUESTS, asked.name)
+        if found["metadata"]["uid"] != asked.uid:
+            raise Failed(
+                f"request {asked.name} has been replaced by another one: flotilla hub requests {asked.cluster}"
+            )
         if is_pending(found):
             body = decided(found, type, reason, message, SystemClock().now())
             await self._client.update(CERTIFICATE_REQUESTS, body, sub="approval")

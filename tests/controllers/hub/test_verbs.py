@@ -1,5 +1,6 @@
 """The verbs of `flotilla hub` against a hub at work: tokens, requests, acceptance, rejection, replacement, removal."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -7,6 +8,8 @@ import pytest
 import yaml
 
 from agent.api.kinds import CERTIFICATE_REQUESTS, CONFIGMAPS, LEASES, MANAGED_CLUSTERS, MANIFEST_WORKS, NAMESPACES
+from agent.cli.hubs.members import Members
+from agent.cli.options import Failed
 from agent.kube.errors import Forbidden, NotFound
 from tests.cli.command import Told, flotilla
 from tests.controllers.hub.conftest import ACCEPTED, Hub
@@ -97,6 +100,31 @@ async def test_a_person_sees_who_asks_and_accepts_one_key(hub: Hub, public: None
         await hub.condition(cluster, ACCEPTED, "True")
     conditions = (await hub.client.get(CERTIFICATE_REQUESTS, stolen))["status"]["conditions"]
     assert [each["type"] for each in conditions] == ["Denied"]
+
+
+async def test_a_request_that_takes_the_name_of_the_accepted_one_is_not_approved(hub: Hub, public: None) -> None:
+    cluster = hub.name()
+    agent, thief = await agent_of(hub, cluster, name="a"), await agent_of(hub, cluster, name="b")
+    await agent.register()
+    request = await agent.request()
+
+    async def replace(line: str) -> None:
+        """Replace the request while the verb waits for the hub, which is not at work yet."""
+        await hub.client.delete(CERTIFICATE_REQUESTS, request)
+        manifest = thief.manifest()
+        manifest["metadata"] |= {"name": request, "generateName": ""}
+        async with thief.client() as client:
+            await client.create(CERTIFICATE_REQUESTS, manifest)
+
+    replaced: list[asyncio.Task[None]] = []
+    members = Members(hub.client, 30.0, lambda line: replaced.append(asyncio.ensure_future(replace(line))))
+    accepting = asyncio.ensure_future(members.accept(cluster, agent.fingerprint, replace=False))
+    await until(lambda: bool(replaced))
+    await replaced[0]
+    async with hub.at_work():
+        with pytest.raises(Failed, match="has been replaced by another one"):
+            await accepting
+    assert "conditions" not in ((await hub.client.get(CERTIFICATE_REQUESTS, request)).get("status") or {})
 
 
 async def test_a_token_that_accepts_needs_no_person(hub: Hub, public: None) -> None:
