@@ -43,6 +43,8 @@ class Members:
         cluster = await self._cluster(name)
         if cluster is not None and OURS in (cluster["metadata"].get("labels") or {}):
             raise Failed(f"ManagedCluster {name} belongs to a Target of this cluster: let it join by another name")
+        if cluster is not None and not replace:
+            self._check_kept(cluster)
         if cluster is not None and self._has_joined(cluster) and not (key or replace):
             raise Failed(
                 f"{name} has joined already: if its agent has lost its certificate, --key {asked.key}; if another"
@@ -130,8 +132,17 @@ class Members:
                 return
         await self._client.patch(MANAGED_CLUSTERS, name, body)
 
+    @staticmethod
+    def _check_kept(cluster: Raw) -> None:
+        """Raise Failed if a cluster is being deleted: its agent would get a certificate without rights."""
+        name = cluster["metadata"]["name"]
+        if "deletionTimestamp" in cluster["metadata"]:
+            raise Failed(f"ManagedCluster {name} is being deleted: wait until it is gone (flotilla hub remove {name})")
+
     async def _accepted(self, name: str) -> bool:
         cluster = await self._cluster(name)
+        if cluster is not None:
+            self._check_kept(cluster)
         told = condition_of(cluster or {}, ACCEPTED) or {}
         if told.get("reason") == "Error":
             self._say(f"{name} is not accepted yet: {told['message']}")

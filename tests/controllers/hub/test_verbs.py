@@ -209,6 +209,21 @@ async def test_a_removed_member_does_not_limit_the_next_that_kubectl_accepts(hub
             await until(lambda: client.get(LEASES, LEASE, cluster), forgiven=Forbidden)
 
 
+async def test_a_cluster_that_is_being_deleted_is_not_accepted(hub: Hub, public: None) -> None:
+    cluster = hub.name()
+    async with hub.at_work():
+        await accepted(hub, cluster)
+        await hub.client.create(MANIFEST_WORKS, work("w", cluster, finalizers=[WORKS]))
+        await hub.client.delete(MANAGED_CLUSTERS, cluster)
+        agent = await agent_of(hub, cluster, name="b")
+        request = await agent.request()
+        status, _, errors = await typed(hub, "accept", cluster, "--key", agent.fingerprint)
+        assert (status, f"ManagedCluster {cluster} is being deleted" in errors) == (1, True), errors
+        status, _, errors = await typed(hub, "remove", cluster, "--abandon")
+        assert status == 0, errors
+    assert "conditions" not in ((await hub.client.get(CERTIFICATE_REQUESTS, request)).get("status") or {})
+
+
 async def test_a_member_is_rejected_and_removed(hub: Hub, public: None) -> None:
     cluster = hub.name()
     async with hub.at_work():
