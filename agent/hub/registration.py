@@ -142,10 +142,12 @@ class RegistrationController(Controller[str]):
     async def _deny(self, cluster: Raw) -> float | None:
         """Revoke the rights of a cluster. Those for its works, and the condition, follow once no work remains."""
         name = cluster["metadata"]["name"]
-        works = rights.works_binding(name) in self._existing(name) and bool(await self._list(MANIFEST_WORKS, name))
-        await self._perform(name, "denied", works=works, only=_only_user(cluster))
-        if works:
+        bound = rights.works_binding(name) in self._existing(name)
+        # First, so that it happens also if works cannot be listed.
+        await self._perform(name, "denied", works=True, only=_only_user(cluster))
+        if bound and await self._list(MANIFEST_WORKS, name):
             return _LATER_SECONDS
+        await self._perform(name, "denied", works=False, only=_only_user(cluster))
         await self._say(cluster, ACCEPTED, _DENIED)
         return None
 
@@ -155,14 +157,16 @@ class RegistrationController(Controller[str]):
         if not set(_FINALIZERS) & set(held):
             await self._perform(name, "gone", works=False)
             return None
+        # First, so that it happens also if works cannot be listed.
+        await self._perform(name, "gone", works=True)
         remaining = await self._remaining(name)
-        await self._perform(name, "gone", works=remaining is not None)
         if remaining is not None:
             abandoned = (metadata.get("annotations") or {}).get(ABANDON) == "true"
             await self._clear(remaining, name, abandoned=abandoned)
             await self._say(cluster, DELETING, remaining.condition(abandoned=abandoned))
             age = (self._deps.server_now - parse(metadata["deletionTimestamp"])).total_seconds()
             return _SOON_SECONDS if age < _FIRST_SECONDS else _LATER_SECONDS
+        await self._perform(name, "gone", works=False)
         cluster = await self._say(cluster, DELETING, cleanup.DONE)
         if rights.works_binding(name) in self._existing(name):
             return _LATER_SECONDS

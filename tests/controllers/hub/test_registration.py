@@ -21,7 +21,7 @@ from agent.api.kinds import (
     ROLE_BINDINGS,
     SECRETS,
 )
-from agent.kube.errors import Forbidden, NotFound
+from agent.kube.errors import Forbidden, NotFound, Unreachable
 from hack.lab.sandbox.objects import connect
 from tests.controllers.hub.conftest import ACCEPTED, Hub
 from tests.ocm import object_of
@@ -256,6 +256,25 @@ async def test_a_deleted_member_loses_its_rights_at_once_and_its_works_in_order(
         assert await is_missing(hub, ROLE_BINDINGS, role(cluster, "work"), cluster)
         assert await is_missing(hub, CLUSTER_ROLES, role(cluster))
         await hub.client.get(NAMESPACES, cluster)
+
+
+async def test_a_deleted_member_loses_its_rights_even_if_its_works_cannot_be_listed(hub: Hub) -> None:
+    cluster = hub.name()
+    async with hub.at_work() as deps:
+        await hub.joined(cluster)
+        session = deps.local.client.session
+        request = session.request
+
+        async def failing(method: str, path: str, **more: Any) -> bytes:
+            if "manifestworks" in path:
+                raise Unreachable("etcdserver: request timed out")
+            return await request(method, path, **more)
+
+        session.request = failing  # type: ignore[method-assign]
+        await hub.client.delete(MANAGED_CLUSTERS, cluster)
+        await gone(functools.partial(hub.client.get, CLUSTER_ROLES, role(cluster)))
+        session.request = request  # type: ignore[method-assign]
+        await gone(functools.partial(hub.get, cluster))
 
 
 async def test_a_deleted_member_that_will_not_come_back_can_be_abandoned(hub: Hub) -> None:
