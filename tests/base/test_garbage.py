@@ -34,7 +34,7 @@ def automatic() -> Iterator[None]:
 
 
 def test_survivors_of_a_long_collection_are_not_examined_again() -> None:
-    gc.callbacks.append(Freezing(seconds=0.0))
+    gc.callbacks.append(Freezing(seconds=0.0, resident=lambda: 0))
     kept = [[number] for number in range(MANY)]
     gc.collect(1)
     assert len(gc.get_objects()) > MANY, "only full collections freeze"
