@@ -88,18 +88,25 @@ def _acceptance() -> Raw:
                 f"'url \"' + {configs}.filter(c, !c.url.startsWith('https://'))[0].url"
                 " + '\" is invalid in client configs'",
             ),
-            _refuse(
-                f"oldObject != null || object.metadata.name.matches('{_NAME}')",
-                "'metadata.name: \"' + object.metadata.name + '\" is no name of a namespace, and the cluster gets one:"
-                " use at most 63 lower-case letters, digits and dashes'",
-            ),
-            _refuse(
-                f"oldObject != null || !(object.metadata.name in {cel.texts(*SHARED_ROLES)})",
-                "'metadata.name: \"' + object.metadata.name + '\" is part of the name of a ClusterRole that all members"
-                " share: choose another name'",
-            ),
+            *_names(),
         ],
     }
+
+
+def _names() -> list[Raw]:
+    """Return the rules about the name of a new ManagedCluster."""
+    return [
+        _refuse(
+            f"oldObject != null || object.metadata.name.matches('{_NAME}')",
+            "'metadata.name: \"' + object.metadata.name + '\" is no name of a namespace, and the cluster gets one:"
+            " use at most 63 lower-case letters, digits and dashes'",
+        ),
+        _refuse(
+            f"oldObject != null || !(object.metadata.name in {cel.texts(*SHARED_ROLES)})",
+            "'metadata.name: \"' + object.metadata.name + '\" is part of the name of a ClusterRole that all members"
+            " share: choose another name'",
+        ),
+    ]
 
 
 def _tokens() -> Raw:
