@@ -12,6 +12,7 @@ from agent.api.accounts import HOME, Account
 from agent.api.agentpolicies import specs
 from agent.api.hubroles import HUB
 from agent.api.ownroles import AGENT, CANDIDATES, REGISTER, WEBHOOK
+from agent.api.placementroles import KLUSTERLET
 from agent.api.roles import CLUSTER_SUMMARY_VIEWER, EVERYTHING, Grant
 from hack.lab.sandbox.manifests import AGENT_NAMESPACE
 from hack.lab.soak import audit
@@ -139,9 +140,9 @@ class Ledger:
         self._waiting = [
             (account, scope, grant)
             for account, scope, grant in _granted(AGENT, WEBHOOK, SOURCES)
-            # Webhooks installed by the chart do not register themselves, and no cluster of these tests is a hub:
-            # tests/controllers/hub runs with exactly these rights.
-            if (account is not WEBHOOK or grant.feature != REGISTER) and grant.feature != HUB
+            # Webhooks installed by the chart do not register themselves. No cluster of these tests is a hub or a member
+            # of one: tests/controllers/hub and tests/klusterlet run with exactly these rights.
+            if (account is not WEBHOOK or grant.feature != REGISTER) and grant.feature not in (HUB, KLUSTERLET)
         ]
 
     def read(self, directory: Path) -> None:
