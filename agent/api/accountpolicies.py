@@ -80,7 +80,7 @@ def _about(agent: str, unless: str, whose: str) -> Raw:
     return {
         "matchConstraints": {"resourceRules": [cel.rule("", ["CREATE"], [PODS.plural], version="v1")]},
         "matchConditions": [
-            {"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"},
+            {"name": "is-the-agent", "expression": cel.is_user(agent)},
             # A proxy pod runs in another cluster, where the target's agent decides.
             {"name": "is-no-proxy-pod", "expression": f"!({proxy})"},
         ],

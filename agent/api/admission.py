@@ -9,7 +9,6 @@ about the webhook.
 from typing import Any
 
 from agent.api import accountpolicies, agentpolicies, cel, heartbeat_policies, names, sourcepolicies, webhookpolicies
-from agent.api.kinds import POLICIES, POLICY_BINDINGS, Kind
 
 Raw = dict[str, Any]
 
@@ -33,11 +32,11 @@ def policies(agent: str, home: str, webhook: str, own: str = ",".join(accountpol
     """
     by_name = agentpolicies.specs(agent) | webhookpolicies.specs(agent, webhook) | heartbeat_policies.specs(home)
     return [
-        *_bound(CREATION, _creation(agent)),
-        *_bound(CHANGES, _changes(agent)),
-        *(obj for name, spec in by_name.items() for obj in _bound(name, spec)),
-        *(obj for name, each in accountpolicies.specs(agent, home, own).items() for obj in _bound(name, *each)),
-        *(obj for name, each in sourcepolicies.specs(home).items() for obj in _bound(name, *each)),
+        *cel.bound(CREATION, _creation(agent)),
+        *cel.bound(CHANGES, _changes(agent)),
+        *(obj for name, spec in by_name.items() for obj in cel.bound(name, spec)),
+        *(obj for name, each in accountpolicies.specs(agent, home, own).items() for obj in cel.bound(name, *each)),
+        *(obj for name, each in sourcepolicies.specs(home).items() for obj in cel.bound(name, *each)),
     ]
 
 
@@ -114,11 +113,7 @@ def _changes(agent: str) -> Raw:
 
 
 def _about(operations: list[str], resources: list[str], conditions: dict[str, str]) -> Raw:
-    return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [cel.rule("", operations, resources, version="v1")]},
-        "matchConditions": [{"name": name, "expression": expression} for name, expression in conditions.items()],
-    }
+    return cel.about([cel.rule("", operations, resources, version="v1")], conditions)
 
 
 def _is_proxy(pod: str) -> str:
@@ -130,12 +125,3 @@ def _annotations(name: str, pod: str) -> Raw:
         "name": name,
         "expression": f"has({pod}.metadata.annotations) ? {pod}.metadata.annotations : {{}}",
     }
-
-
-def _bound(name: str, spec: Raw, binding: Raw | None = None) -> list[Raw]:
-    binding = {"policyName": name, "validationActions": ["Deny"], **(binding or {})}
-    return [_object(POLICIES, name, spec), _object(POLICY_BINDINGS, name, binding)]
-
-
-def _object(kind: Kind, name: str, spec: Raw) -> Raw:
-    return {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": spec}

@@ -53,12 +53,12 @@ def _nodes(agent: str) -> Raw:
         **_about(agent, ["CREATE", "UPDATE", "DELETE"], ["nodes", "nodes/status"]),
         "variables": [_of("labelsBefore", "oldObject", "labels", "{}"), _of("labelsAfter", "object", "labels", "{}")],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"oldObject == null || {was}",
                 f"{field}: the agent of Flotilla writes virtual nodes only, which have the value {value} there: leave"
                 " this node to those whose it is'",
             ),
-            _refuse(
+            cel.refuse(
                 f"object == null || {is_one}",
                 f"{field}: the agent of Flotilla makes virtual nodes only: have the value {value} there'",
             ),
@@ -86,17 +86,17 @@ def _namespaces(agent: str) -> Raw:
         **_about(agent, ["CREATE", "UPDATE"], ["namespaces"]),
         "variables": [*_both("labels", "{}"), _changed("labels", label)],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"oldObject != null || {alone} && {named} && {bare}",
                 "'metadata of namespace ' + object.metadata.name + ': the agent of Flotilla makes namespaces of"
                 f" ManagedClusters only: have it labelled {cluster} with its own name, nothing else of ours there, and"
                 " no privileged pods'",
             ),
-            _refuse(
+            cel.refuse(
                 "oldObject == null || variables.changedLabels.size() == 0",
                 f"'metadata.labels[' + variables.changedLabels[0] + ']{whose}{remedy}",
             ),
-            *(_refuse(f"oldObject == null || ({_same(field)})", f"'{field}{whose}{remedy}") for field in kept),
+            *(cel.refuse(f"oldObject == null || ({_same(field)})", f"'{field}{whose}{remedy}") for field in kept),
         ],
     }
 
@@ -133,15 +133,15 @@ def _secrets(agent: str) -> Raw:
             _changed("data"),
         ],
         "validations": [
-            _refuse(
+            cel.refuse(
                 "variables.changedLabels.size() == 0",
                 f"'metadata.labels[' + variables.changedLabels[0] + ']{whose} the label {mark} only{leave}",
             ),
-            _refuse(
+            cel.refuse(
                 finalizers,
                 f"'metadata.finalizers{whose} {finalizer} and what Admiralty has put there only{leave}",
             ),
-            *(_refuse(_same(field), f"'{field}{others}") for field in kept),
+            *(cel.refuse(_same(field), f"'{field}{others}") for field in kept),
             *_content(whose),
         ],
     }
@@ -155,12 +155,12 @@ def _volumes(agent: str) -> Raw:
         **_about(agent, ["CREATE", "UPDATE", "DELETE"], ["persistentvolumes"]),
         "variables": [_driver("Before", "oldObject"), _driver("After", "object")],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"oldObject == null || {ours.format('Before')}",
                 f"{field}: the agent of Flotilla writes volumes of driver {driver} only: leave this one to those whose"
                 " it is'",
             ),
-            _refuse(
+            cel.refuse(
                 f"object == null || {ours.format('After')}",
                 f"{field}: the agent of Flotilla makes volumes of driver {driver} only: have that value there'",
             ),
@@ -175,15 +175,15 @@ def _content(whose: str) -> list[Raw]:
     kubeconfigs = " && ".join(_is_kubeconfig(f"variables.data{when}[{changed}[0]]") for when in ("Before", "After"))
     field = f"'data[' + {changed}.join('], data[') + ']{whose}"
     return [
-        _refuse(
+        cel.refuse(
             f"{changed}.size() == 0 || !{cel.texts(*_OTHERS_TYPES)}.exists(t, variables.typeBefore.startsWith(t))",
             f"{field} nothing in those of type ' + variables.typeBefore + ': leave it to whoever has made it'",
         ),
-        _refuse(
+        cel.refuse(
             f"{changed}.size() == 0 || '{mark}' in variables.labelsBefore",
             f"{field} nothing in those that no Target names: have a label {mark} there, or change it yourself'",
         ),
-        _refuse(
+        cel.refuse(
             f"{changed}.size() == 0 || {changed}.size() == 1 && {one} && {kubeconfigs}",
             f"{field} one key that is there and holds a kubeconfig: change the rest yourself'",
         ),
@@ -191,15 +191,7 @@ def _content(whose: str) -> list[Raw]:
 
 
 def _about(agent: str, operations: list[str], resources: list[str]) -> Raw:
-    return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [cel.rule("", operations, resources, version="v1")]},
-        "matchConditions": [{"name": "is-the-agent", "expression": f"request.userInfo.username == '{agent}'"}],
-    }
-
-
-def _refuse(unless: str, message: str) -> Raw:
-    return {"expression": unless, "messageExpression": message, "reason": "Forbidden"}
+    return cel.about([cel.rule("", operations, resources, version="v1")], {"is-the-agent": cel.is_user(agent)})
 
 
 def _of(name: str, obj: str, field: str, empty: str, within: str = "metadata.") -> Raw:

@@ -11,10 +11,7 @@ from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
     MANAGED_CLUSTERS,
-    POLICIES,
-    POLICY_BINDINGS,
     ROLE_BINDINGS,
-    Kind,
 )
 from agent.api.names.hub import (
     BOOTSTRAP_GROUP,
@@ -53,7 +50,7 @@ def objects(agent: str) -> list[Raw]:
     :param agent: name of the agent's user
     """
     specs = {ACCEPTANCE: _acceptance(), TOKENS: _tokens(), ROLES: _roles(agent)}
-    return [obj for name, spec in specs.items() for obj in _bound(name, spec)]
+    return [obj for name, spec in specs.items() for obj in cel.bound(name, spec)]
 
 
 def _acceptance() -> Raw:
@@ -61,7 +58,7 @@ def _acceptance() -> Raw:
     configs = "object.spec.managedClusterClientConfigs"
     given = f"!has(object.spec) || !has({configs})"
     return {
-        **_about(MANAGED_CLUSTERS, ["CREATE", "UPDATE"], {}),
+        **cel.about([cel.rule(MANAGED_CLUSTERS.group, ["CREATE", "UPDATE"], [MANAGED_CLUSTERS.plural])], {}),
         "variables": [
             _variable("accepts", _accepts("object")),
             _variable("accepted", f"oldObject != null && {_accepts('oldObject')}"),
@@ -71,19 +68,19 @@ def _acceptance() -> Raw:
             _variable("userBefore", f"oldObject == null ? '' : {_member_user('oldObject')}"),
         ],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"!variables.accepts || variables.accepted || {_MAY_ACCEPT}",
                 f"{_USER} + ' cannot update the HubAcceptsClient field'",
             ),
-            _refuse(
+            cel.refuse(
                 f"variables.oursBefore == variables.oursAfter || {_MAY_ACCEPT}",
                 f"{_USER} + ' cannot change the label {OURS}: it marks the ManagedClusters of Targets'",
             ),
-            _refuse(
+            cel.refuse(
                 f"variables.userBefore == variables.userAfter || {_MAY_ACCEPT}",
                 f"{_USER} + ' cannot change the annotation {MEMBER_USER}: this user has the rights of the member'",
             ),
-            _refuse(
+            cel.refuse(
                 f"{given} || {configs}.all(c, c.url.startsWith('https://'))",
                 f"'url \"' + {configs}.filter(c, !c.url.startsWith('https://'))[0].url"
                 " + '\" is invalid in client configs'",
@@ -96,12 +93,12 @@ def _acceptance() -> Raw:
 def _names() -> list[Raw]:
     """Return the rules about the name of a new ManagedCluster."""
     return [
-        _refuse(
+        cel.refuse(
             f"oldObject != null || object.metadata.name.matches('{_NAME}')",
             "'metadata.name: \"' + object.metadata.name + '\" is no name of a namespace, and the cluster gets one:"
             " use at most 63 lower-case letters, digits and dashes'",
         ),
-        _refuse(
+        cel.refuse(
             f"oldObject != null || !(object.metadata.name in {cel.texts(*SHARED_ROLES)})",
             "'metadata.name: \"' + object.metadata.name + '\" is part of the name of a ClusterRole that all members"
             " share: choose another name'",
@@ -118,17 +115,15 @@ def _tokens() -> Raw:
     is_cluster = f"request.resource.resource == '{MANAGED_CLUSTERS.plural}'"
     name = f"{is_cluster} ? object.metadata.name : has({labels}) && '{label}' in {labels} ? {labels}['{label}'] : ''"
     return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [clusters, requests]},
-        "matchConditions": [{"name": "is-for-one-name", "expression": f"{_NAMED}.size() > 0"}],
+        **cel.about([clusters, requests], {"is-for-one-name": f"{_NAMED}.size() > 0"}),
         "variables": [_variable("cluster", name)],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"{_NAMED}.all(g, g == '{own}' + variables.cluster)",
                 "'this token does not register \"' + variables.cluster + '\": ask the administrator of the hub"
                 " for one with that name (flotilla hub token)'",
             ),
-            _refuse(
+            cel.refuse(
                 f"{is_cluster} || object.spec.signerName == '{CLIENT_SIGNER}'",
                 f"'this bootstrap token asks for certificates of signer {CLIENT_SIGNER} only'",
             ),
@@ -140,12 +135,11 @@ def _roles(agent: str) -> Raw:
     """Return the policy that the agent writes only ClusterRoles and bindings of members, and bindings of Sources."""
     allowed = " && ".join(f"({each} == null || {_is_members(each)} || {_is_sources(each)})" for each in _BOTH)
     kinds = [CLUSTER_ROLES.plural, CLUSTER_ROLE_BINDINGS.plural, ROLE_BINDINGS.plural]
+    operations = ["CREATE", "UPDATE", "DELETE"]
     return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [cel.rule(CLUSTER_ROLES.group, ["CREATE", "UPDATE", "DELETE"], kinds)]},
-        "matchConditions": [{"name": "is-the-agent", "expression": _is_user(agent)}],
+        **cel.about([cel.rule(CLUSTER_ROLES.group, operations, kinds)], {"is-the-agent": cel.is_user(agent)}),
         "validations": [
-            _refuse(
+            cel.refuse(
                 allowed,
                 "request.kind.kind + ' ' + request.name + ': the agent of Flotilla writes only those of members, which"
                 f" are named {_MEMBERS}CLUSTER and labelled {LABEL_CLUSTER_NAME}=CLUSTER, and bindings of Sources:"
@@ -182,30 +176,5 @@ def _member_user(obj: str) -> str:
     return f"(has({found}) && '{MEMBER_USER}' in {found} ? {found}['{MEMBER_USER}'] : '')"
 
 
-def _is_user(name: str) -> str:
-    return f"request.userInfo.username == '{name}'"
-
-
-def _about(kind: Kind, operations: list[str], conditions: dict[str, str]) -> Raw:
-    matched = [{"name": name, "expression": expression} for name, expression in conditions.items()]
-    return {
-        "failurePolicy": "Fail",
-        "matchConstraints": {"resourceRules": [cel.rule(kind.group, operations, [kind.plural])]},
-        **({"matchConditions": matched} if matched else {}),
-    }
-
-
 def _variable(name: str, expression: str) -> Raw:
     return {"name": name, "expression": expression}
-
-
-def _refuse(unless: str, message: str) -> Raw:
-    return {"expression": unless, "messageExpression": message, "reason": "Forbidden"}
-
-
-def _bound(name: str, spec: Raw) -> list[Raw]:
-    binding = {"policyName": name, "validationActions": ["Deny"]}
-    return [
-        {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": name}, "spec": content}
-        for kind, content in ((POLICIES, spec), (POLICY_BINDINGS, binding))
-    ]

@@ -38,24 +38,24 @@ def _configurations(webhook: str) -> Raw:
             "resourceRules": [cel.rule(MUTATING_WEBHOOKS.group, ["CREATE", "UPDATE", "DELETE"], resources)]
         },
         "matchConditions": [
-            {"name": "is-the-webhook", "expression": f"request.userInfo.username == '{webhook}'"},
+            {"name": "is-the-webhook", "expression": cel.is_user(webhook)},
             {"name": "does-not-register-itself", "expression": f"!({_registers_itself()})"},
         ],
         "variables": [_entries("before", "oldObject"), _entries("after", "object")],
         "validations": [
-            _refuse(
+            cel.refuse(
                 "oldObject != null && object != null",
                 "request.resource.resource + ' ' + request.name + ': the webhook of Flotilla creates and deletes no"
                 " webhook configurations: have Helm or an administrator do it'",
             ),
-            _refuse(
+            cel.refuse(
                 f"oldObject == null || object == null || {before}.size() == {after}.size()"
                 f" && {after}.all(w, {before}.exists(was, was.name == w.name && {entry} && {client}))",
                 f"'{field}: the webhook of Flotilla changes clientConfig.caBundle only: have an administrator change"
                 " the rest'",
             ),
             *(
-                _refuse(
+                cel.refuse(
                     f"oldObject == null || object == null || ({_same(name)})",
                     f"'metadata.{name} of ' + request.resource.resource + ' ' + request.name + ': the webhook of"
                     " Flotilla changes clientConfig.caBundle only: have an administrator change it'",
@@ -85,7 +85,7 @@ def _tokens(agent: str, webhook: str) -> Raw:
             }
         ],
         "validations": [
-            _refuse(
+            cel.refuse(
                 f"!has(object.type) || object.type != '{_TOKEN_TYPE}'",
                 "'type of secret ' + request.namespace + '/' + object.metadata.name + ': agent and webhook of Flotilla"
                 f" write no Secrets of type {_TOKEN_TYPE}, whose tokens never end: have an administrator do it'",
@@ -119,7 +119,3 @@ def _equal_maps(one: str, other: str, *, but: str) -> str:
 def _same(field: str) -> str:
     before, after = f"oldObject.metadata.{field}", f"object.metadata.{field}"
     return f"has({before}) ? has({after}) && {before} == {after} : !has({after})"
-
-
-def _refuse(unless: str, message: str) -> Raw:
-    return {"expression": unless, "messageExpression": message, "reason": "Forbidden"}
