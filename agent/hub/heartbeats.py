@@ -10,15 +10,13 @@ renews again. The time of receipt of a renewal counts, so that a wrong clock of 
 import time
 from typing import Any
 
-import msgspec
-
 from agent.api.conditions import condition_of, find_condition, is_true, set_condition
 from agent.api.kinds import LEASES, MANAGED_CLUSTER_ADDONS, MANAGED_CLUSTERS
 from agent.api.names.hub import ACCEPTED, CLOCK_SYNCED, LEASE
 from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_NAME, OURS
 from agent.base.clock import micro_stamp
 from agent.clusters.deps import Deps
-from agent.hub import health
+from agent.hub import clusters, health
 from agent.kube.errors import NotFound
 from agent.kube.store import Object
 from agent.runtime.controller import Controller
@@ -48,15 +46,15 @@ class HeartbeatController(Controller[str]):
         """Members with a renewal that `reconcile` has not processed yet."""
         self._leases.subscribe(self._renewed)
         self.watch(self._leases, lambda lease: [lease.namespace])
-        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._look_again)
-        deps.placement.on_turn(self._look_again)
+        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._enqueue_all)
+        deps.placement.on_turn(self._enqueue_all)
 
     async def reconcile(self, key: str) -> float | None:
         """Update conditions and taints of one member. Return the seconds until it is lost."""
-        clusters = self._clusters.store
-        if self._deps.placement.mode != "serve" or clusters is None:
+        known = self._clusters.store
+        if self._deps.placement.mode != "serve" or known is None:
             return None
-        obj = clusters.get(("", key))
+        obj = known.get(("", key))
         if obj is None or OURS in obj.labels:
             return None
         cluster = obj.decode()
@@ -64,7 +62,7 @@ class HeartbeatController(Controller[str]):
         if health.is_known(cluster):
             if lease is None and not obj.deleting and is_true(cluster["status"]["conditions"], ACCEPTED):
                 await self._create(key)
-            cluster = await self._say(cluster, lease)
+            cluster = await self._set_conditions(cluster, lease)
         await self._taint(cluster)
         if lease is not None and lease.is_new:
             self._news.discard(key)
@@ -77,7 +75,7 @@ class HeartbeatController(Controller[str]):
         head = {"apiVersion": LEASES.api_version, "kind": LEASES.name}
         self._leases.absorb(await self._client.create_raw(LEASES, {**head, "metadata": metadata, "spec": spec}))
 
-    async def _say(self, cluster: Raw, lease: health.Lease | None) -> Raw:
+    async def _set_conditions(self, cluster: Raw, lease: health.Lease | None) -> Raw:
         old = cluster["status"]["conditions"]
         new = health.conditions(cluster, lease, self._deps.server_now)
         if old == new:
@@ -88,14 +86,14 @@ class HeartbeatController(Controller[str]):
         )
         if lost:
             # Before the cluster's condition: if the agent stops in between, the next leader repeats both.
-            await self._say_of_addons(cluster["metadata"]["name"])
+            await self._mark_addons(cluster["metadata"]["name"])
         patched = await self._patch(cluster, {"status": {"conditions": new}}, sub="status")
         if lost:
             metadata = {**cluster["metadata"], "namespace": cluster["metadata"]["name"]}
             self._deps.recorder.event({**cluster, "metadata": metadata}, "Warning", "AvailableUnknown", health.LOST[2])
         return patched
 
-    async def _say_of_addons(self, namespace: str) -> None:
+    async def _mark_addons(self, namespace: str) -> None:
         """Set the condition Available of all addons of a silent member to Unknown."""
         try:
             addons = await self._client.list(MANAGED_CLUSTER_ADDONS, namespace)
@@ -116,11 +114,7 @@ class HeartbeatController(Controller[str]):
             await self._patch(cluster, {"spec": {"taints": wanted or None}})
 
     async def _patch(self, cluster: Raw, body: Raw, sub: str | None = None) -> Raw:
-        guard = {"metadata": {"resourceVersion": cluster["metadata"]["resourceVersion"]}}
-        raw = await self._client.patch_raw(MANAGED_CLUSTERS, cluster["metadata"]["name"], body | guard, sub=sub)
-        self._clusters.absorb(raw)
-        found: Raw = msgspec.json.decode(raw)
-        return found
+        return await clusters.patch(self._client, self._clusters, cluster, body, sub)
 
     def _lease(self, cluster: Raw) -> health.Lease | None:
         name = cluster["metadata"]["name"]
@@ -132,7 +126,7 @@ class HeartbeatController(Controller[str]):
             silent += self._ages.get(name, 0.0)
         return health.read(obj.decode(), silent, is_new=name in self._news)
 
-    def _look_again(self) -> None:
+    def _enqueue_all(self) -> None:
         for cluster in self._clusters.store or ():
             self.queue.add(cluster.name)
 

@@ -22,6 +22,8 @@ from agent.api.names.ocm import LABEL_CLUSTER_NAME
 Raw = Mapping[str, Any]
 
 USAGES = frozenset(("digital signature", "key encipherment", "client auth"))
+DECIDED = ("Approved", "Denied", "Failed")
+"""Conditions of a CertificateSigningRequest that no longer waits."""
 _BYTES = 16 * 1024
 """Maximum size of a request in bytes; a request with an elliptic key has 500."""
 _PEM = re.compile(
@@ -86,7 +88,7 @@ def fingerprint(request: x509.CertificateSigningRequest) -> str:
 def is_pending(request: Raw) -> bool:
     """Return whether a request is neither approved nor denied, and has not failed."""
     conditions = (request.get("status") or {}).get("conditions")
-    return not any(is_true(conditions, each) for each in ("Approved", "Denied", "Failed"))
+    return not any(is_true(conditions, each) for each in DECIDED)
 
 
 def _parsed(encoded: str) -> x509.CertificateSigningRequest:

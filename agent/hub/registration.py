@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.api import hubroles
 from agent.api.conditions import Status, condition_of, set_condition
 from agent.api.kinds import (
     CLUSTER_ROLE_BINDINGS,
@@ -31,14 +30,14 @@ from agent.api.names.hub import (
     DELETING,
     FINALIZER_API_CLEANUP,
     FINALIZER_CLEANUP,
-    MEMBER_USER,
 )
 from agent.api.names.ocm import DEFAULT_SET, LABEL_CLUSTER_NAME, LABEL_CLUSTER_SET, OURS
 from agent.base.clock import parse
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import is_for_its_cluster
-from agent.hub import cleanup, rights
+from agent.hub import cleanup, clusters, rights
 from agent.hub.cleanup import Remaining
+from agent.hub.clusters import foreign_namespace, only_user
 from agent.hub.rights import Place, State, Step
 from agent.kube.client import METADATA_LIST
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, Invalid, NotFound
@@ -79,16 +78,16 @@ class RegistrationController(Controller[str]):
         for informer in self._informers.values():
             self.watch(informer, lambda obj: [obj.labels[LABEL_CLUSTER_NAME]])
         self.watch(self._namespaces, self._named)
-        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._look_again)
-        self._sets.subscribe(self._set_changed, self._look_again)
-        deps.placement.on_turn(self._look_again)
+        self._clusters.subscribe(self.enqueuing(lambda cluster: [cluster.name]), self._enqueue_all)
+        self._sets.subscribe(self._set_changed, self._enqueue_all)
+        deps.placement.on_turn(self._enqueue_all)
 
     async def reconcile(self, key: str) -> float | None:
         """Update the rights, conditions and managed namespaces of one cluster."""
-        clusters = self._clusters.store
-        if self._deps.placement.mode != "serve" or clusters is None:
+        known = self._clusters.store
+        if self._deps.placement.mode != "serve" or known is None:
             return None
-        obj = clusters.get(("", key))
+        obj = known.get(("", key))
         if obj is None or OURS in obj.labels:
             await self._perform(key, "gone", works=False)
             return None
@@ -103,40 +102,28 @@ class RegistrationController(Controller[str]):
         return None
 
     async def _mark(self, cluster: Raw) -> Raw:
-        """Write finalizers, the default set and an earlier version's only user into a ManagedCluster without them."""
+        """Write finalizers and the default set into a ManagedCluster without them."""
         metadata, accepted = cluster["metadata"], (cluster.get("spec") or {}).get("hubAcceptsClient")
         held = metadata.get("finalizers") or []
         lacking = [each for each in _FINALIZERS[: 2 if accepted else 1] if each not in held]
         change: Raw = {"finalizers": [*held, *lacking]} if lacking else {}
         if not (metadata.get("labels") or {}).get(LABEL_CLUSTER_SET):
             change["labels"] = {LABEL_CLUSTER_SET: DEFAULT_SET}
-        if MEMBER_USER not in (metadata.get("annotations") or {}) and (only := self._earlier_user(metadata["name"])):
-            change["annotations"] = {MEMBER_USER: only}
         return await self._patch(cluster, {"metadata": change}) if change else cluster
-
-    def _earlier_user(self, name: str) -> str:
-        """Return the only user with the rights of a member; empty if an earlier version has named none.
-
-        Earlier versions annotated the namespace, which outlives the member. So the binding must name the user, too.
-        """
-        namespace = self._namespaces.store.get(("", name))
-        user = namespace.annotations.get(MEMBER_USER, "") if namespace is not None else ""
-        binding = self._existing(name).get(rights.places(name)[1]) or {}
-        return user if user and binding.get("subjects") == [hubroles.user(user)] else ""
 
     async def _admit(self, cluster: Raw) -> float | None:
         name = cluster["metadata"]["name"]
         try:
             problem = await self._namespace(name)
             if not problem:
-                await self._perform(name, "accepted", works=True, only=_only_user(cluster))
+                await self._perform(name, "accepted", works=True, only=only_user(cluster))
         except (Forbidden, Invalid, AlreadyExists) as error:
-            await self._say(cluster, ACCEPTED, ("False", "Error", str(error)))
+            await self._set_condition(cluster, ACCEPTED, ("False", "Error", str(error)))
             raise
-        cluster = await self._say(cluster, ACCEPTED, ("False", "Error", problem) if problem else _ACCEPTED)
+        cluster = await self._set_condition(cluster, ACCEPTED, ("False", "Error", problem) if problem else _ACCEPTED)
         listed = managed_namespaces(cluster, self._sets.store or ())
         if listed != ((cluster.get("status") or {}).get("managedNamespaces") or []):
-            await self._patch(cluster, {"metadata": {}, "status": {"managedNamespaces": listed or None}}, sub="status")
+            await self._patch(cluster, {"status": {"managedNamespaces": listed or None}}, sub="status")
         return None
 
     async def _deny(self, cluster: Raw) -> float | None:
@@ -144,11 +131,11 @@ class RegistrationController(Controller[str]):
         name = cluster["metadata"]["name"]
         bound = rights.works_binding(name) in self._existing(name)
         # First, so that it happens also if works cannot be listed.
-        await self._perform(name, "denied", works=True, only=_only_user(cluster))
+        await self._perform(name, "denied", works=True, only=only_user(cluster))
         if bound and await self._list(MANIFEST_WORKS, name):
             return _LATER_SECONDS
-        await self._perform(name, "denied", works=False, only=_only_user(cluster))
-        await self._say(cluster, ACCEPTED, _DENIED)
+        await self._perform(name, "denied", works=False, only=only_user(cluster))
+        await self._set_condition(cluster, ACCEPTED, _DENIED)
         return None
 
     async def _remove(self, cluster: Raw) -> float | None:
@@ -163,11 +150,11 @@ class RegistrationController(Controller[str]):
         if remaining is not None:
             abandoned = (metadata.get("annotations") or {}).get(ABANDON) == "true"
             await self._clear(remaining, name, abandoned=abandoned)
-            await self._say(cluster, DELETING, remaining.condition(abandoned=abandoned))
+            await self._set_condition(cluster, DELETING, remaining.condition(abandoned=abandoned))
             age = (self._deps.server_now - parse(metadata["deletionTimestamp"])).total_seconds()
             return _SOON_SECONDS if age < _FIRST_SECONDS else _LATER_SECONDS
         await self._perform(name, "gone", works=False)
-        cluster = await self._say(cluster, DELETING, cleanup.DONE)
+        cluster = await self._set_condition(cluster, DELETING, cleanup.DONE)
         if rights.works_binding(name) in self._existing(name):
             return _LATER_SECONDS
         await self._patch(cluster, {"metadata": {"finalizers": [each for each in held if each not in _FINALIZERS]}})
@@ -178,8 +165,8 @@ class RegistrationController(Controller[str]):
 
         A namespace that is not for the cluster is another's, with its objects, unless the cluster had rights in it.
         """
-        there = self._namespaces.store.get(("", name))
-        is_for_it = there is not None and is_for_its_cluster(there)
+        namespace = self._namespaces.store.get(("", name))
+        is_for_it = namespace is not None and is_for_its_cluster(namespace)
         if not is_for_it and rights.works_binding(name) not in self._existing(name):
             return None
         for kind in cleanup.ORDER:
@@ -208,18 +195,15 @@ class RegistrationController(Controller[str]):
 
     async def _namespace(self, name: str) -> str:
         """Create the namespace of a member. Return why it cannot be used; empty if it can."""
-        there = self._namespaces.store.get(("", name))
-        if there is None:
+        namespace = self._namespaces.store.get(("", name))
+        if namespace is None:
             head = {"apiVersion": NAMESPACES.api_version, "kind": NAMESPACES.name}
             manifest = {**head, "metadata": {"name": name, "labels": {LABEL_CLUSTER_NAME: name}}}
             self._namespaces.absorb(await self._client.create_raw(NAMESPACES, manifest))
-        elif there.deleting:
+        elif namespace.deleting:
             return f'cluster namespace "{name}" is terminating'
-        elif not is_for_its_cluster(there):
-            return (
-                f'namespace "{name}" exists and is not for this cluster, whose agent would get rights in it: if it'
-                f" may, kubectl label namespace {name} {LABEL_CLUSTER_NAME}={name}"
-            )
+        elif not is_for_its_cluster(namespace):
+            return foreign_namespace(name)
         return ""
 
     def _existing(self, name: str) -> dict[Place, Raw]:
@@ -249,7 +233,7 @@ class RegistrationController(Controller[str]):
             raw = await self._client.patch_raw(kind, name, body, namespace or None)
         informer.absorb(raw)
 
-    async def _say(self, cluster: Raw, type: str, told: tuple[Status, str, str]) -> Raw:
+    async def _set_condition(self, cluster: Raw, type: str, told: tuple[Status, str, str]) -> Raw:
         """Set a condition of a ManagedCluster; write only changes."""
         old = (cluster.get("status") or {}).get("conditions")
         new = set_condition(old, type, *told, self._deps.clock.now())
@@ -257,22 +241,17 @@ class RegistrationController(Controller[str]):
             return cluster
         if type == ACCEPTED:
             self._deps.recorder.event(cluster, "Normal" if told[0] == "True" else "Warning", told[1], told[2])
-        return await self._patch(cluster, {"metadata": {}, "status": {"conditions": new}}, sub="status")
+        return await self._patch(cluster, {"status": {"conditions": new}}, sub="status")
 
     async def _patch(self, cluster: Raw, body: Raw, sub: str | None = None) -> Raw:
-        guard = {"resourceVersion": cluster["metadata"]["resourceVersion"]}
-        body = {**body, "metadata": {**body["metadata"], **guard}}
-        raw = await self._client.patch_raw(MANAGED_CLUSTERS, cluster["metadata"]["name"], body, sub=sub)
-        self._clusters.absorb(raw)
-        found: Raw = msgspec.json.decode(raw)
-        return found
+        return await clusters.patch(self._client, self._clusters, cluster, body, sub)
 
     def _set_changed(self, old: Object | None, new: Object | None) -> None:
         if asks_otherwise(old, new):
             for each in self._clusters.store or ():
                 self.queue.add(each.name)
 
-    def _look_again(self) -> None:
+    def _enqueue_all(self) -> None:
         """Re-check all clusters, and the rights of clusters that were deleted meanwhile."""
         for informer in self._informers.values():
             for obj in informer.store:
@@ -283,11 +262,6 @@ class RegistrationController(Controller[str]):
     def _named(self, namespace: Object) -> Iterable[str]:
         store = self._clusters.store
         return [namespace.name] if store is not None and store.get(("", namespace.name)) is not None else []
-
-
-def _only_user(cluster: Raw) -> str:
-    """Return the only user with the rights of a member; empty if its groups have them."""
-    return str((cluster["metadata"].get("annotations") or {}).get(MEMBER_USER) or "")
 
 
 def asks_otherwise(old: Object | None, new: Object | None) -> bool:
@@ -302,9 +276,9 @@ def managed_namespaces(cluster: Raw, sets: Iterable[Object]) -> list[Raw]:
     told = (cluster.get("status") or {}).get("managedNamespaces") or []
     known = {(each["clusterSet"], each["name"]): each for each in told}
     asked = {
-        (each.name, namespace["name"])
-        for each in sets
-        if (spec := each.decode().get("spec") or {}).get("managedNamespaces") and cluster_set(each.decode()).has(member)
-        for namespace in spec["managedNamespaces"]
+        (each["metadata"]["name"], namespace["name"])
+        for each in (obj.decode() for obj in sets)
+        if (each.get("spec") or {}).get("managedNamespaces") and cluster_set(each).has(member)
+        for namespace in each["spec"]["managedNamespaces"]
     }
     return [known.get(key) or {"clusterSet": key[0], "name": key[1]} for key in sorted(asked)]

@@ -16,6 +16,7 @@ from agent.api.names.hub import AUTOMATICALLY_ACCEPTED, CLIENT_SIGNER, LABEL_ADD
 from agent.api.names.ocm import LABEL_CLUSTER_NAME
 from agent.base.clock import stamp
 from agent.clusters.deps import Deps
+from agent.hub import clusters
 from agent.hub.approval import APPROVED, APPROVER, Accepts, Renews, Waits, decide, decided, token_of
 from agent.hub.identities import Identity, Unrecognised, is_pending, read
 from agent.kube.errors import NotFound
@@ -50,13 +51,13 @@ class RequestController(Controller[str]):
         self._requests.store.index(LABEL_CLUSTER_NAME, _cluster_of)
         self._clusters = deps.placement.watch(MANAGED_CLUSTERS)
         self.watch(self._requests, lambda request: [request.name])
-        self._clusters.subscribe(self.enqueuing(self._waiting), self._look_again)
-        deps.placement.on_turn(self._look_again)
+        self._clusters.subscribe(self.enqueuing(self._waiting), self._enqueue_all)
+        deps.placement.on_turn(self._enqueue_all)
 
     async def reconcile(self, key: str) -> float | None:
         """Approve one request, or emit an event with the reason why it waits."""
-        found, clusters = self._requests.store.get(("", key)), self._clusters.store
-        if self._deps.placement.mode != "serve" or found is None or clusters is None:
+        found, known = self._requests.store.get(("", key)), self._clusters.store
+        if self._deps.placement.mode != "serve" or found is None or known is None:
             return None
         request = found.decode()
         if not is_pending(request) or LABEL_ADDON in found.labels:
@@ -64,9 +65,9 @@ class RequestController(Controller[str]):
         try:
             identity = read(request)
         except Unrecognised as error:
-            self._tell(request, "RequestIgnored", f"it is not approved, as it is none of a member's agent: {error}")
+            self._warn(request, "RequestIgnored", f"it is not approved, as it is none of a member's agent: {error}")
             return None
-        obj = clusters.get(("", identity.cluster))
+        obj = known.get(("", identity.cluster))
         cluster = obj.decode() if obj is not None else None
         token = token_of(request["spec"], identity.cluster)
         if token and cluster is not None and _is_accepted_request(cluster, request):
@@ -80,7 +81,7 @@ class RequestController(Controller[str]):
             await self._accept(cluster, request, identity)
             await self._approve(request, identity)
         elif isinstance(decision, Waits):
-            self._tell(request, decision.reason, decision.message)
+            self._warn(request, decision.reason, decision.message)
         return None
 
     async def _renew(self, request: Raw, identity: Identity) -> None:
@@ -89,7 +90,7 @@ class RequestController(Controller[str]):
         if await is_allowed(self._client, author, _RENEWAL):
             await self._approve(request, identity)
             return
-        self._tell(
+        self._warn(
             request,
             "RenewalRefused",
             f"{identity.user} may not renew its certificate: its cluster is denied, is being deleted or has been"
@@ -115,9 +116,8 @@ class RequestController(Controller[str]):
             ACCEPTED_REQUEST: request["metadata"]["uid"],
             MEMBER_USER: identity.user,
         }
-        metadata = {"annotations": notes, "resourceVersion": cluster["metadata"]["resourceVersion"]}
-        body = {"metadata": metadata, "spec": {"hubAcceptsClient": True}}
-        self._clusters.absorb(await self._client.patch_raw(MANAGED_CLUSTERS, cluster["metadata"]["name"], body))
+        body = {"metadata": {"annotations": notes}, "spec": {"hubAcceptsClient": True}}
+        await clusters.patch(self._client, self._clusters, cluster, body)
         self._deps.recorder.event(
             cluster, "Normal", "ManagedClusterAutoApproved", "accepted by a bootstrap token of its name"
         )
@@ -129,10 +129,10 @@ class RequestController(Controller[str]):
             text = f"certificate of {identity.user} approved"
             self._deps.recorder.event(request, "Normal", "ManagedClusterCSRAutoApproved", text)
 
-    def _tell(self, request: Raw, reason: str, message: str) -> None:
+    def _warn(self, request: Raw, reason: str, message: str) -> None:
         self._deps.recorder.event(request, "Warning", reason, message)
 
-    def _look_again(self) -> None:
+    def _enqueue_all(self) -> None:
         for request in self._requests.store:
             self.queue.add(request.name)
 

@@ -148,20 +148,6 @@ async def test_a_member_cannot_give_its_rights_to_another_user(hub: Hub) -> None
             await client.update(MANAGED_CLUSTERS, own)
 
 
-async def test_the_only_user_that_an_earlier_version_noted_in_the_namespace_keeps_the_rights(hub: Hub) -> None:
-    cluster = hub.name()
-    note = {"metadata": {"annotations": {"multicluster/member-user": "a"}}}
-    async with hub.at_work():
-        await hub.joined(cluster)
-        await hub.client.patch(MANAGED_CLUSTERS, cluster, note)
-        await until(functools.partial(_subjects_are, hub, cluster, ["a"]))
-    await hub.client.patch(MANAGED_CLUSTERS, cluster, {"metadata": {"annotations": None}})
-    await hub.client.patch(NAMESPACES, cluster, note)
-    async with hub.at_work():
-        await until(functools.partial(_is_for, hub, cluster, "a"))
-        await until(functools.partial(_subjects_are, hub, cluster, ["a"]))
-
-
 async def test_an_agents_stolen_token_changes_no_bindings_of_others(hub: Hub) -> None:
     cluster = hub.name()
     async with hub.at_work():
