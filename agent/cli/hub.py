@@ -104,7 +104,7 @@ def requests_(
         async with source(kubeconfig, context) as found:
             return list(await requests(found.client, cluster))
 
-    found = [each for each in finish(run()) if everything or each.state not in ("approved", "denied", "failed")]
+    found = [each for each in finish(run()) if everything or not each.is_decided]
     now = SystemClock().now()
     heads = ["CLUSTER", "REQUEST", "KEY", "REQUESTED BY", "AGE", "STATE"]
     rows = [
@@ -177,11 +177,6 @@ def remove(
     print(finish(run()))
 
 
-_said: set[str] = set()
-
-
 def _say(line: str) -> None:
-    """Print what a verb waits for, each line once."""
-    if line not in _said:
-        _said.add(line)
-        print(line, file=sys.stderr)
+    """Print what a verb waits for."""
+    print(line, file=sys.stderr)

@@ -9,11 +9,12 @@ from agent.api.kinds import CERTIFICATE_REQUESTS
 from agent.api.names.hub import CLIENT_SIGNER, LABEL_ADDON
 from agent.api.names.ocm import LABEL_CLUSTER_NAME
 from agent.cli.options import Failed
-from agent.hub.identities import Identity, Unrecognised, is_pending, read
+from agent.hub.identities import DECIDED, Identity, Unrecognised, is_pending, read
 from agent.kube.client import Client
 
 Raw = dict[str, Any]
 
+_DECIDED = tuple(each.lower() for each in DECIDED)
 _KEY_LEAST = len("sha256:") + 16
 """Characters of a fingerprint that have to be typed at least."""
 
@@ -29,6 +30,11 @@ class Asked(msgspec.Struct, frozen=True):
     uid: str
     key: str = ""
     user: str = ""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether the request is approved or denied, or has failed."""
+        return self.state in _DECIDED
 
 
 async def requests(client: Client, cluster: str = "") -> list[Asked]:
@@ -47,7 +53,7 @@ def _asked(request: Raw) -> Asked:
         identity, state = None, f"ignored: {error}"
     if not is_pending(request):
         conditions = request["status"]["conditions"]
-        state = next(each["type"] for each in conditions if each["type"] in ("Approved", "Denied", "Failed")).lower()
+        state = next(each["type"] for each in conditions if each["type"] in DECIDED).lower()
     return Asked(
         metadata["name"],
         metadata["labels"][LABEL_CLUSTER_NAME],
@@ -61,7 +67,7 @@ def _asked(request: Raw) -> Asked:
 
 
 def chosen(found: Iterable[Asked], cluster: str, key: str) -> Asked | None:
-    """Return the one request to accept; None if none waits. Raises Failed if it is not clear which is meant."""
+    """Return the one request to accept; None if none waits. Raises Failed if several keys fit, or none."""
     waiting = [each for each in found if each.state == "waits"]
     if key and len(key) < _KEY_LEAST:
         raise Failed(f"--key {key}: give at least {_KEY_LEAST} characters of it, from sha256: on")

@@ -113,7 +113,7 @@ async def public_entry(client: Client) -> Entry | None:
 
 
 async def initialise(client: Client, entry: Entry) -> list[str]:
-    """Create what a hub needs and the chart does not bring. Return what was done. Raises Failed, KubeError.
+    """Create what a hub needs and the chart does not bring. Return a line for each change. Raises Failed, KubeError.
 
     :param entry: entry of this cluster for kubeconfigs of other clusters
     """
@@ -161,7 +161,7 @@ async def _install(client: Client) -> None:
 
 
 async def _publish(client: Client, entry: Entry) -> str:
-    """Create the ConfigMap with the hub's address, unless the cluster has one. Return what it says."""
+    """Create the ConfigMap with the hub's address, unless the cluster has one. Return a line about the address."""
     there = await public_entry(client)
     if there is not None:
         return f"clusters reach this hub at {there['server']} (ConfigMap {PUBLIC}/{CLUSTER_INFO}, which existed)"

@@ -1,10 +1,8 @@
 """Members of a hub: their requests, acceptance, rejection and removal, as a person decides them."""
 
-import asyncio
 import contextlib
-import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from agent.api.conditions import condition_of, is_true
 from agent.api.kinds import CERTIFICATE_REQUESTS, MANAGED_CLUSTERS, NAMESPACES
@@ -12,8 +10,10 @@ from agent.api.names.hub import ABANDON, ACCEPTED, DELETING, JOINED, MEMBER_USER
 from agent.api.names.ocm import LABEL_CLUSTER_NAME, OURS
 from agent.base.clock import SystemClock
 from agent.cli.hubs.asked import Asked, chosen, requests
+from agent.cli.joining.objects import until
 from agent.cli.options import Failed
 from agent.hub.approval import decided
+from agent.hub.clusters import foreign_namespace, only_user
 from agent.hub.identities import is_pending
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
@@ -21,17 +21,20 @@ from agent.kube.errors import AlreadyExists, Conflict, NotFound
 Raw = dict[str, Any]
 Say = Callable[[str], None]
 
-_LOOK_SECONDS = 0.5
+T = TypeVar("T")
 
 
 class Members:
-    """Verbs about members. `say` reports what they wait for, once for each reason."""
+    """Verbs about members."""
 
     def __init__(self, client: Client, seconds: float, say: Say) -> None:
-        """:param seconds: timeout of each wait"""
+        """:param seconds: timeout of each wait
+        :param say: called with each reason to wait, once
+        """
         self._client = client
         self._seconds = seconds
         self._say = say
+        self._reported: set[str] = set()
 
     async def accept(self, name: str, key: str, *, replace: bool) -> Asked:
         """Accept a cluster and approve one request of its agent, which alone has the rights from then on.
@@ -39,7 +42,7 @@ class Members:
         Raises Failed, KubeError.
         """
         waits = f"waiting for a certificate request of {name}: see that its agent runs and reaches this hub"
-        asked: Asked = await self._until(lambda: self._request(name, key), waits)
+        asked = await self._until(lambda: self._request(name, key), waits)
         cluster = await self._cluster(name)
         if cluster is not None and OURS in (cluster["metadata"].get("labels") or {}):
             raise Failed(f"ManagedCluster {name} belongs to a Target of this cluster: let it join by another name")
@@ -52,7 +55,7 @@ class Members:
             )
         labels: Raw = {}
         if replace and cluster is not None:
-            if (cluster["metadata"].get("annotations") or {}).get(MEMBER_USER) == asked.user:
+            if only_user(cluster) == asked.user:
                 raise Failed(f"the new agent has the same ID as the former, {asked.user}: have it take another one")
             labels = cluster["metadata"].get("labels") or {}
             await self.remove(name)
@@ -64,10 +67,13 @@ class Members:
         return asked
 
     async def reject(self, name: str, key: str) -> list[str]:
-        """Deny the waiting requests of a cluster, or the one with a key, and the cluster. Return what was done."""
+        """Deny the waiting requests of a cluster, or the one with a key, and the cluster.
+
+        Return a line for each change.
+        """
         done = []
         for each in await requests(self._client, name):
-            if each.state in ("approved", "denied", "failed") or not each.key.startswith(key):
+            if each.is_decided or not each.key.startswith(key):
                 continue
             await self._decide(each, "Denied", "FlotillaReject", "rejected by flotilla hub reject")
             done.append(f"request {each.name} of {each.requester} is denied")
@@ -112,14 +118,11 @@ class Members:
     async def _check_namespace(self, name: str) -> None:
         """Raise Failed if there is a namespace of this name that is not for this cluster."""
         try:
-            there = await self._client.get(NAMESPACES, name)
+            namespace = await self._client.get(NAMESPACES, name)
         except NotFound:
             return
-        if (there["metadata"].get("labels") or {}).get(LABEL_CLUSTER_NAME) != name:
-            raise Failed(
-                f"namespace {name} exists and is not for this cluster, whose agent would get rights in it: if it may,"
-                f" kubectl label namespace {name} {LABEL_CLUSTER_NAME}={name}"
-            )
+        if (namespace["metadata"].get("labels") or {}).get(LABEL_CLUSTER_NAME) != name:
+            raise Failed(foreign_namespace(name))
 
     async def _admit(self, name: str, cluster: Raw | None, labels: Raw, user: str) -> None:
         """Accept a cluster, and give its rights to one user alone."""
@@ -145,7 +148,7 @@ class Members:
             self._check_kept(cluster)
         told = condition_of(cluster or {}, ACCEPTED) or {}
         if told.get("reason") == "Error":
-            self._say(f"{name} is not accepted yet: {told['message']}")
+            self._report(f"{name} is not accepted yet: {told['message']}")
         return bool(told.get("status") == "True")
 
     async def _is_gone(self, name: str, uid: str) -> bool:
@@ -154,7 +157,7 @@ class Members:
             return True
         told = condition_of(cluster, DELETING)
         if told is not None and told["status"] == "False":
-            self._say(f"{name} is not gone yet: {told['message']}")
+            self._report(f"{name} is not gone yet: {told['message']}")
         return False
 
     async def _decide(self, asked: Asked, type: str, reason: str, message: str) -> None:
@@ -168,15 +171,18 @@ class Members:
             body = decided(found, type, reason, message, SystemClock().now())
             await self._client.update(CERTIFICATE_REQUESTS, body, sub="approval")
 
-    async def _until(self, probe: Callable[[], Awaitable[Any]], waits: str) -> Any:
+    async def _until(self, probe: Callable[[], Awaitable[T | None]], waits: str) -> T:
         """Return the result of a probe once it is true. Raises Failed after the timeout."""
-        end, told = time.monotonic() + self._seconds, False
-        while True:
-            if found := await probe():
-                return found
-            if time.monotonic() >= end:
-                raise Failed(f"not within {self._seconds:g} s: {waits}")
-            if not told:
-                self._say(waits)
-                told = True
-            await asyncio.sleep(_LOOK_SECONDS)
+
+        async def asked() -> T | None:
+            found = await probe()
+            if not found:
+                self._report(waits)
+            return found
+
+        return await until(asked, self._seconds, lambda: f"not within {self._seconds:g} s: {waits}")
+
+    def _report(self, line: str) -> None:
+        if line not in self._reported:
+            self._reported.add(line)
+            self._say(line)

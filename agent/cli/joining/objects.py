@@ -5,7 +5,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from agent.api.kinds import ROLE_BINDINGS, Kind
 from agent.cli.joining import manifests
@@ -14,6 +14,8 @@ from agent.cli.joining.manifests import Raw
 from agent.cli.options import Failed
 from agent.kube.client import Client
 from agent.kube.errors import AlreadyExists, NotFound
+
+T = TypeVar("T")
 
 POLL_SECONDS = 0.5
 
@@ -74,10 +76,11 @@ async def ensure(side: Side, kind: Kind, wanted: Raw, report: Report) -> Raw:
     return changed
 
 
-async def until(probe: Callable[[], Awaitable[object]], seconds: float, failure: Callable[[], str]) -> None:
-    """Wait for something to be true. Raises Failed when that takes longer."""
+async def until(probe: Callable[[], Awaitable[T | None]], seconds: float, failure: Callable[[], str]) -> T:
+    """Return the result of a probe once it is true. Raises Failed when that takes longer."""
     deadline = time.monotonic() + seconds
-    while not await probe():
+    while not (found := await probe()):
         if time.monotonic() > deadline:
             raise Failed(failure())
         await asyncio.sleep(POLL_SECONDS)
+    return found
