@@ -11,7 +11,7 @@ import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 from agent.base import log, tuning
 from agent.base.flag_values import SWITCH, Form
@@ -140,15 +140,18 @@ def parse(
         _add_tuning(parser, variables)
     given = vars(parser.parse_args(arguments))
     silenced = {named.flag.instead_of for named in known if given[named.field] is not None}
-    experts_by_flag = _read_tuning(known, f"--{TUNING}", given.get(TUNING) or ())
+    by_flag = _read_tuning(known, f"--{TUNING}", given.get(TUNING) or ())
     variable = next((each for each in variables if environ.get(each)), "")
-    experts_by_variable = _read_tuning(known, variable, [environ[variable]] if variable else ())
+    by_variable = _read_tuning(known, variable, [environ[variable]] if variable else ())
     values = {}
     for named in known:
+        flag = _of_flag(named, given[named.field])
         own = () if named.field in silenced else named.variables(prefixes)
-        sources = _sources(named, given[named.field], own, environ)
+        own_variable = _of_variable(named, own, environ)
         if named.flag.tuning:
-            sources = _with_tuning(named, sources, experts_by_flag, experts_by_variable, variable)
+            _warn(named, [*flag, *own_variable])
+        # The first counts.
+        sources = [*by_flag.of(named), *flag, *by_variable.of(named), *own_variable]
         if sources:
             values[named.field] = _value(named, *sources[0])
     made = settings(**values)
@@ -200,49 +203,54 @@ def _add_tuning(parser: argparse.ArgumentParser, variables: Sequence[str]) -> No
     )
 
 
-def _read_tuning(known: Sequence[Named], source: str, texts: Sequence[str]) -> dict[str, list[str]]:
-    """Return the texts of settings for experts by option. Raises InvalidSetting."""
+_Source = tuple[str, list[str]]
+"""Flag or variable that sets a value, with the texts that it has."""
+
+
+class _Tuned(NamedTuple):
+    """Settings for experts in one flag or variable."""
+
+    source: str
+    texts: Mapping[str, list[str]]
+    """Texts of each setting, by option."""
+
+    def of(self, named: Named) -> list[_Source]:
+        """Return the source of a setting; empty if it is not set here."""
+        option = named.option
+        return [(f"{self.source}={option}", self.texts[option])] if option in self.texts else []
+
+
+def _read_tuning(known: Sequence[Named], source: str, texts: Sequence[str]) -> _Tuned:
+    """Return the settings for experts in a flag or variable. Raises InvalidSetting."""
     try:
-        return tuning.read(
+        found = tuning.read(
             texts,
             experts=[named.option for named in known if named.flag.tuning],
             others=[named.option for named in known if not named.flag.tuning],
         )
     except InvalidTuning as error:
         raise InvalidSetting(f"{source}={','.join(texts)}: {error}") from error
+    return _Tuned(source, found)
 
 
-_Source = tuple[str, list[str]]
-"""Flag or variable that sets a value, with the texts that it has."""
+def _of_flag(named: Named, given: Any) -> list[_Source]:
+    if given is None:
+        return []
+    return [(f"--{named.option}", given if named.flag.repeated else [given])]
 
 
-def _sources(named: Named, given: Any, variables: Sequence[str], environ: Mapping[str, str]) -> list[_Source]:
-    """Return the flag and the variable that set a value, the one that wins first."""
-    found: list[_Source] = []
-    if given is not None:
-        found.append((f"--{named.option}", given if named.flag.repeated else [given]))
-    if variable := next((each for each in variables if environ.get(each)), ""):
-        text = environ[variable]
-        parts = [part.strip() for part in text.split(",") if part.strip()] if named.flag.repeated else [text]
-        found.append((variable, parts))
-    return found
+def _of_variable(named: Named, variables: Sequence[str], environ: Mapping[str, str]) -> list[_Source]:
+    variable = next((each for each in variables if environ.get(each)), "")
+    if not variable:
+        return []
+    text = environ[variable]
+    return [(variable, [part.strip() for part in text.split(",") if part.strip()] if named.flag.repeated else [text])]
 
 
-def _with_tuning(
-    named: Named,
-    sources: Sequence[_Source],
-    by_flag: Mapping[str, list[str]],
-    by_variable: Mapping[str, list[str]],
-    variable: str,
-) -> list[_Source]:
-    """Return the sources of a setting for experts, the one that wins first; warn of those of earlier versions."""
+def _warn(named: Named, sources: Sequence[_Source]) -> None:
+    """Warn of a flag or variable of its own that a setting for experts had in earlier versions."""
     for source, _ in sources:
         log.warn_later(f"{source}: a later version will refuse this; use --{TUNING}={named.option}=VALUE")
-    found: list[_Source] = [(f"--{TUNING}={named.option}", by_flag[named.option])] if named.option in by_flag else []
-    found += [each for each in sources if each[0].startswith("--")]
-    if named.option in by_variable:
-        found.append((f"{variable}={named.option}", by_variable[named.option]))
-    return found + [each for each in sources if not each[0].startswith("--")]
 
 
 def _value(named: Named, source: str, texts: Sequence[str]) -> Any:
