@@ -139,21 +139,18 @@ def parse(
     if any(named.flag.tuning for named in known):
         _add_tuning(parser, variables)
     given = vars(parser.parse_args(arguments))
-    silenced = {named.flag.instead_of for named in known if given[named.field] is not None}
     by_flag = _read_tuning(known, f"--{TUNING}", given.get(TUNING) or ())
-    variable = next((each for each in variables if environ.get(each)), "")
-    by_variable = _read_tuning(known, variable, [environ[variable]] if variable else ())
+    by_variable = _read_tuning(known, *_set_variable(variables, environ))
+    silenced = {named.flag.instead_of for named in known if given[named.field] is not None}
     values = {}
     for named in known:
-        flag = _of_flag(named, given[named.field])
         own = () if named.field in silenced else named.variables(prefixes)
-        own_variable = _of_variable(named, own, environ)
+        flag, own_variable = _of_flag(named, given[named.field]), _of_variable(named, own, environ)
+        # The first counts.
+        if sources := [*by_flag.of(named), *flag, *by_variable.of(named), *own_variable]:
+            values[named.field] = _value(named, *sources[0])
         if named.flag.tuning:
             _warn(named, [*flag, *own_variable])
-        # The first counts.
-        sources = [*by_flag.of(named), *flag, *by_variable.of(named), *own_variable]
-        if sources:
-            values[named.field] = _value(named, *sources[0])
     made = settings(**values)
     check(made)
     return made
@@ -239,12 +236,17 @@ def _of_flag(named: Named, given: Any) -> list[_Source]:
     return [(f"--{named.option}", given if named.flag.repeated else [given])]
 
 
-def _of_variable(named: Named, variables: Sequence[str], environ: Mapping[str, str]) -> list[_Source]:
+def _set_variable(variables: Sequence[str], environ: Mapping[str, str]) -> _Source:
+    """Return the first variable that is set, with its text; empty without one."""
     variable = next((each for each in variables if environ.get(each)), "")
-    if not variable:
-        return []
-    text = environ[variable]
-    return [(variable, [part.strip() for part in text.split(",") if part.strip()] if named.flag.repeated else [text])]
+    return variable, [environ[variable]] if variable else []
+
+
+def _of_variable(named: Named, variables: Sequence[str], environ: Mapping[str, str]) -> list[_Source]:
+    variable, texts = _set_variable(variables, environ)
+    if named.flag.repeated:
+        texts = [part.strip() for text in texts for part in text.split(",") if part.strip()]
+    return [(variable, texts)] if variable else []
 
 
 def _warn(named: Named, sources: Sequence[_Source]) -> None:
