@@ -13,6 +13,7 @@ from agent.clusters.identity import ANY, Expected
 from agent.clusters.target import Probing, Target
 from agent.kube.budget import Budget
 from agent.kube.config import Connection
+from agent.kube.openings import Openings
 from agent.kube.store import Key
 from agent.model.podranges import ANYWHERE, PodRanges
 from agent.runtime.supervisor import Supervisor
@@ -40,6 +41,8 @@ class Targets:
         self._clock = clock
         self._probing = probing
         self._supervisor = supervisor
+        # The local cluster has no such limit: all work needs its watches.
+        self._openings = Openings()
         self._targets: dict[Key, tuple[Target, str, tuple[Callable[[], object], ...]]] = {}
         self._by_node: dict[str, Target] = {}
         self._by_finalizer: dict[str, Target] = {}
@@ -181,7 +184,7 @@ class Targets:
         """Return a connection to a cluster with the same timeout as the local one."""
         timeout = self._local.client.session.timeout
         cluster = Cluster(connection, name, timeout=timeout, budget=Budget(KEPT, PORTION))
-        cluster.client.session.queues_watches = True
+        cluster.client.session.openings = self._openings
         return cluster
 
     async def _close(self, cluster: Cluster) -> None:

@@ -1,4 +1,4 @@
-"""Limit on watches that are being opened at the same time, for all targets of this process.
+"""Limit on watches that are being opened at the same time, shared by the sessions of all targets.
 
 Each opening has a TLS handshake, which costs milliseconds of CPU. If many targets come back at the same time, thousands
 of watches are opened, and one pass of the event loop would continue the handshakes of all of them.
@@ -6,7 +6,6 @@ of watches are opened, and one pass of the event loop would continue the handsha
 
 import asyncio
 from collections.abc import Callable
-from weakref import WeakKeyDictionary
 
 from agent.base.progress import expect
 
@@ -16,24 +15,26 @@ LONGEST_SECONDS = 2.0
 _QUEUE_SECONDS = 300.0
 """Seconds that a watch may wait for others, most of which take milliseconds."""
 
-_of_loops: "WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]" = WeakKeyDictionary()
 
+class Openings:
+    """Slots for watches that are being opened."""
 
-async def begin_opening() -> Callable[[], None]:
-    """Wait until a watch may be opened. Return the function that ends the opening; more calls of it do nothing."""
-    loop = asyncio.get_running_loop()
-    slots = _of_loops.setdefault(loop, asyncio.Semaphore(AT_ONCE))
-    if slots.locked():
-        expect(_QUEUE_SECONDS)
-    await slots.acquire()
-    is_over = False
+    def __init__(self) -> None:
+        self._slots = asyncio.Semaphore(AT_ONCE)
 
-    def end() -> None:
-        nonlocal is_over
-        if not is_over:
-            is_over = True
-            timer.cancel()
-            slots.release()
+    async def begin(self) -> Callable[[], None]:
+        """Wait until a watch may be opened. Return the function that ends the opening; more calls of it do nothing."""
+        if self._slots.locked():
+            expect(_QUEUE_SECONDS)
+        await self._slots.acquire()
+        is_over = False
 
-    timer = loop.call_later(LONGEST_SECONDS, end)
-    return end
+        def end() -> None:
+            nonlocal is_over
+            if not is_over:
+                is_over = True
+                timer.cancel()
+                self._slots.release()
+
+        timer = asyncio.get_running_loop().call_later(LONGEST_SECONDS, end)
+        return end

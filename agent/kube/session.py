@@ -8,7 +8,7 @@ import time
 from collections.abc import AsyncIterator, Mapping
 from email.utils import parsedate_to_datetime
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 import aiohttp
 
@@ -19,11 +19,13 @@ from agent.kube import responsiveness, write_guard
 from agent.kube.config import Connection
 from agent.kube.errors import Unreachable, Unsent, from_status
 from agent.kube.incoming import ANSWER_LIMIT, LARGE_ANSWERS, LARGE_LINES, Lines, check_encoding, read_answer
-from agent.kube.openings import begin_opening
 from agent.kube.resolving import Resolver
 from agent.kube.responsiveness import CLOSED, CONNECT_SECONDS, Limits, Pace, explain, waited
 from agent.kube.tcp import Connector, begin_request, connected_socket, give_up_request
 from agent.kube.urgency import is_urgent
+
+if TYPE_CHECKING:
+    from agent.kube.openings import Openings
 
 REQUESTS_AT_ONCE = 32
 """Each needs a connection of its own (HTTP/1.1), whose TLS handshake costs both sides milliseconds of CPU."""
@@ -65,8 +67,8 @@ class Session:
         self.connection = connection
         self.name = name
         self.timeout = timeout
-        self.queues_watches = False
-        """Whether its watches wait for those of other clusters that are being opened. All work needs the local ones."""
+        self.openings: Openings | None = None
+        """Limit on openings of watches, shared with other clusters. None: watches do not wait for those of others."""
         self._connecting = connecting
         self.date = ""
         self.user = ""
@@ -230,7 +232,7 @@ class Session:
         """
         if self._http.closed:
             raise Unsent(CLOSED)
-        end_opening = await begin_opening() if self.queues_watches else lambda: None
+        end_opening = await self.openings.begin() if self.openings is not None else lambda: None
         try:
             headers = await self._headers(None, accept)
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.timeout, sock_read=idle)

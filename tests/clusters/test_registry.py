@@ -37,7 +37,7 @@ async def test_targets_are_found_by_namespace_and_by_finalizer_until_they_are_re
         assert targets.serving("team") == [own, everywhere]
         assert targets.serving("other") == targets.serving("") == [everywhere]
         assert targets.by_finalizer(own.finalizer) is own
-        assert own.cluster.client.session.queues_watches
+        assert own.cluster.client.session.openings is everywhere.cluster.client.session.openings is not None
         again = await targets.connect(("team", "eu"), NOWHERE, "2")
         assert targets.serving("team") == [again, everywhere]
         assert targets.by_finalizer(own.finalizer) is again is not own
