@@ -64,7 +64,7 @@ class ReleaseController(Controller[Original]):
             return True
         if podstate.is_for_all_targets(finalizer):
             return await self._may_have_copies(original)
-        target = next((each for each in self._deps.targets if each.finalizer == finalizer), None)
+        target = self._deps.targets.by_finalizer(finalizer)
         if target is None:
             return any(names.finalizer(*obj.key) == finalizer for obj in self._targets)
         return await self._has_copy(target, original)

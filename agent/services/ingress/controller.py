@@ -60,7 +60,7 @@ class IngressController(CopyController):
         annotations = original.annotations
         wanted: dict[str, str | None]
         if self.shared(original) and names.ANNOTATION_GLOBAL not in annotations:
-            goes = any(target.serves(original.namespace) and not target.is_self for target in self.deps.targets)
+            goes = any(not target.is_self for target in self.deps.targets.serving(original.namespace))
             if not goes or not self.deps.namespaces.is_in_use(original.namespace):
                 return
             wanted = {names.ANNOTATION_GLOBAL: "true", names.ANNOTATION_MARKS: _MARKED}
