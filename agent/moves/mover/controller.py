@@ -29,7 +29,7 @@ from agent.moves.mover.facts import OwnerKey, is_replacement, owner_of
 from agent.moves.mover.gather import Gather, read_owner
 from agent.moves.mover.limits import AGAIN_SECONDS, Limits, Starting
 from agent.moves.mover.metrics import IN_PROGRESS, REASONS, WAITING
-from agent.moves.mover.view import Create, reasons
+from agent.moves.mover.view import Cause, Create, reasons
 from agent.moves.mover.writer import Writer
 from agent.runtime.controller import Controller
 from agent.runtime.task_group import together
@@ -175,12 +175,11 @@ class Mover(Controller[OwnerKey]):
 
     def _is_concerned(self, pod: Object) -> bool:
         """Return True if a pod may have to move or has an unfinished move. Runs for every change of every proxy pod."""
-        known = pod.hot_annotations
-        if known.replaces or known.replaced_by or known.withdrawn:
-            return True
-        if not pod.node_name or pod.deleting or pod.phase in ENDED:
-            return False
-        return bool(self._causes.of(pod, self._gather.levels(pod))[0])
+        return _has_begun(pod) or bool(self._cause(pod))
+
+    def _cause(self, pod: Object) -> Cause:
+        """Return why a living pod should leave its target; empty if it should not."""
+        return self._causes.of(pod, self._gather.levels(pod))[0] if _is_living(pod) else ""
 
     def _under_way(self) -> int:
         return self._proxies.store.count(_REPLACES, _REPLACES)
@@ -233,9 +232,8 @@ class Mover(Controller[OwnerKey]):
 
     def _may_begin(self, key: OwnerKey, pods: Iterable[Object]) -> bool:
         """Return whether an owner's first move would begin now; also True if none of its pods has to move."""
-        leaving = [pod for pod in pods if self._is_concerned(pod)]
-        lost = any(self._causes.of(pod, self._gather.levels(pod))[0] == "Lost" for pod in leaving)
-        return not leaving or self._limits.may_begin((lost, self._priorities.get(key[3], 0)), key)
+        causes = {self._cause(pod) for pod in pods} - {""}
+        return not causes or self._limits.may_begin(("Lost" in causes, self._priorities.get(key[3], 0)), key)
 
     def _pods(self, key: OwnerKey) -> list[Object]:
         return [pod for pod in self._proxies.store.by_index(_OWNER, key[3]) if pod.namespace == key[1]]
@@ -245,8 +243,7 @@ class Mover(Controller[OwnerKey]):
 
     def _is_silent(self, pod: Object) -> bool:
         """Return True if the target of a living pod does not answer: then its owner's failover time has to be read."""
-        lives = pod.node_name and not (pod.deleting or pod.phase in ENDED)
-        return bool(lives) and not self._causes.home(pod.node_name).answers
+        return _is_living(pod) and not self._causes.home(pod.node_name).answers
 
     def _rest(self, key: OwnerKey, pods: list[Object]) -> None:
         self._busy.pop(key, None)
@@ -267,7 +264,13 @@ class Mover(Controller[OwnerKey]):
 
 
 def _has_begun(pod: Object) -> bool:
-    return bool(pod.hot_annotations.replaces or pod.hot_annotations.replaced_by or pod.hot_annotations.withdrawn)
+    known = pod.hot_annotations
+    return bool(known.replaces or known.replaced_by or known.withdrawn)
+
+
+def _is_living(pod: Object) -> bool:
+    """Return True if a pod is bound to a target, is not being deleted and has not ended."""
+    return bool(pod.node_name) and not pod.deleting and pod.phase not in ENDED
 
 
 def _generation(owner: Object) -> int:
