@@ -158,7 +158,7 @@ def _prepare(begun: _Begun, plan: Plan) -> None:
     any(rule(begun, plan) for rule in _RULES)
 
 
-def _is_unknown(begun: _Begun, plan: Plan) -> bool:
+def _unknown(begun: _Begun, plan: Plan) -> bool:
     """Wait while it is not known whether the old pod has to move."""
     if not begun.old.frozen:
         return False
@@ -166,12 +166,12 @@ def _is_unknown(begun: _Begun, plan: Plan) -> bool:
     return True
 
 
-def _is_well_placed(begun: _Begun, plan: Plan) -> bool:
+def _well_placed(begun: _Begun, plan: Plan) -> bool:
     """Discard the replacement of a pod that no longer has to move."""
     return not begun.old.cause and _discard(begun, plan, "the pod that it was to replace is well placed again")
 
 
-def _is_held(begun: _Begun, plan: Plan) -> bool:
+def _held(begun: _Begun, plan: Plan) -> bool:
     """Discard a replacement that the owner would not adopt, or whose old pod has to stay for now."""
     owner, old, new, _ = begun
     held = held_by(owner, old)
@@ -182,19 +182,19 @@ def _is_held(begun: _Begun, plan: Plan) -> bool:
     return _discard(begun, plan, why)
 
 
-def _is_astray(begun: _Begun, plan: Plan) -> bool:
+def _astray(begun: _Begun, plan: Plan) -> bool:
     """Discard a replacement that has to move itself."""
     astray = begun.new.cause and (begun.new.cause != "FailBack" or begun.old.cause == "FailBack")
     return bool(astray) and _discard(begun, plan, "it is where it should not be, either", astray=True)
 
 
-def _is_silent(begun: _Begun, plan: Plan) -> bool:
+def _silent(begun: _Begun, plan: Plan) -> bool:
     """Discard a replacement in a target that does not answer."""
     silent = begun.new.silent and begun.new.placed
     return silent and _discard(begun, plan, "its target does not answer")
 
 
-def _is_ready(begun: _Begun, plan: Plan) -> bool:
+def _ready(begun: _Begun, plan: Plan) -> bool:
     """Mark the old pod once its replacement serves in every cluster."""
     new = begun.new
     if not (new.placed and new.answers and new.available and new.announced):
@@ -206,7 +206,7 @@ def _is_ready(begun: _Begun, plan: Plan) -> bool:
     return True
 
 
-def _is_starting(begun: _Begun, plan: Plan) -> bool:
+def _starting(begun: _Begun, plan: Plan) -> bool:
     """Wait for the replacement, and report what it lacks."""
     plan.waits = True
     if begun.new.waits or begun.new.lacking or _in_turn(begun.old).news:
@@ -215,13 +215,13 @@ def _is_starting(begun: _Begun, plan: Plan) -> bool:
 
 
 _RULES: tuple[Callable[[_Begun, Plan], bool], ...] = (
-    _is_unknown,
-    _is_well_placed,
-    _is_held,
-    _is_astray,
-    _is_silent,
-    _is_ready,
-    _is_starting,
+    _unknown,
+    _well_placed,
+    _held,
+    _astray,
+    _silent,
+    _ready,
+    _starting,
 )
 """Rules for a replacement whose old pod is not marked yet. Each returns whether it applies; the first decides."""
 
