@@ -180,7 +180,8 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         "--size",
         type=size,
         metavar="NxSxC",
-        help="instead, CPU of one change with N namespaces, S Services in each, C clusters, such as 100x20x20",
+        help="instead, CPU of one change and memory of Envoy with N namespaces, S Services in each,"
+        " C clusters, such as 100x20x20",
     )
     linked = benchmarks.add_parser("links", help="shared Services over many Targets until their links are Programmed")
     linked.add_argument("--links", type=count, default=LINKS, metavar="N", help=f"how many (default {LINKS})")
