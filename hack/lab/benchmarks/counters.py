@@ -7,7 +7,8 @@ from prometheus_client.parser import text_string_to_metric_families
 REQUESTS = "flotilla_api_requests_total"
 WRITES = ("POST", "PATCH", "PUT", "DELETE")
 _ACCEPTED = "apiserver_request_total"
-_VERBS = ("POST", "PATCH", "PUT", "DELETE", "APPLY")
+_VERBS = (*WRITES, "APPLY")
+"""API servers count server-side apply as a verb of its own."""
 APART = ("events", "leases")
 """Resources that do not count towards a pod's writes: heartbeats, and events, which delay nothing."""
 OWN_REVIEWS = ("selfsubjectaccessreviews", "selfsubjectrulesreviews")

@@ -140,16 +140,21 @@ def _work_lines(found: Recovery) -> list[str]:
     work, pods = found.work, sum(map(len, found.seconds.values()))
     groups: dict[str, float] = defaultdict(float)
     for key, seconds in work.cpu.items():
-        cluster, _, process = key.partition("/")
-        place = "source" if cluster == _CLUSTERS[0] else "targets"
-        groups[f"{process} ({place})" if process in OURS else "benchmark" if key == BENCH else f"rest ({place})"] += (
-            seconds
-        )
+        groups[_group(key)] += seconds
     groups["strangers on this machine"] = work.strangers
     rows = [[f"CPU since the cut, {work.seconds:.0f} s", "seconds", "ms per pod"]]
     rows += [[name, f"{seconds:.1f}", f"{seconds / pods * 1000:.0f}"] for name, seconds in sorted(groups.items())]
     writes = f"API writes of agents and webhooks per pod: {per_pod(work, pods):.1f}"
     return ["", *report.table(rows), writes, *report.disturbance([work])]
+
+
+def _group(key: str) -> str:
+    """Return the row of a process, `CLUSTER/PROCESS`, in the table of CPU time."""
+    if key == BENCH:
+        return "benchmark"
+    cluster, _, process = key.partition("/")
+    place = "source" if cluster == _CLUSTERS[0] else "targets"
+    return f"{process if process in OURS else 'rest'} ({place})"
 
 
 async def _measured(lab: Lab, owners: int, pods: int) -> Recovery:
