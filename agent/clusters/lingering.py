@@ -21,7 +21,6 @@ LOOK_SECONDS = 1.0
 
 
 class _Deleted(msgspec.Struct):
-    obj: Object
     since: float
     with_kind: bool = False
     """Whether the kind was not served, or its CRD was being deleted."""
@@ -62,11 +61,11 @@ class Lingering:
             before, self._known[new.key] = self._known.get(new.key), new
             self._forward(before, new)
         elif old is not None:
-            self._hold((old,))
+            self._hold((old.key,))
 
     def lost(self) -> None:
         """Take in that the watch has lost or is about to list all objects: those that it does not list are deleted."""
-        self._hold(tuple(self._known.values()))
+        self._hold(self._known)
 
     def stop(self) -> None:
         """Stop looking at the kind."""
@@ -74,11 +73,11 @@ class Lingering:
             self._cancel()
             self._cancel = None
 
-    def _hold(self, objects: Iterable[Object]) -> None:
+    def _hold(self, keys: Iterable[Key]) -> None:
         now = asyncio.get_running_loop().time()
-        for obj in objects:
-            if self._known.get(obj.key) is not None:
-                self._deleted.setdefault(obj.key, _Deleted(obj, now))
+        for key in keys:
+            if key in self._known:
+                self._deleted.setdefault(key, _Deleted(now))
         if self._deleted:
             self._cancel = self._cancel or self._port.spawn(f"deleted {self._kind()}", self._run)
             self._news.set()
