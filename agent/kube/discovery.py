@@ -54,8 +54,8 @@ class Discovery:
         for served in tuple(self._served.values()):
             if (kind := served.get(name)) is not None and kind.group == group:
                 return kind
-        for version in await self._versions(group):
-            if (kind := await self.find(f"{group}/{version}" if group else version, name)) is not None:
+        for api_version in await self._api_versions(group):
+            if (kind := await self.find(api_version, name)) is not None:
                 return kind
         return None
 
@@ -69,8 +69,7 @@ class Discovery:
 
     async def find_plural(self, group: str, plural: str) -> Kind | None:
         """Return the kind of a resource in any version, by the API server's preference; None if it is not served."""
-        for version in await self._versions(group):
-            api_version = f"{group}/{version}" if group else version
+        for api_version in await self._api_versions(group):
             if api_version not in self._served:
                 self._served[api_version] = await self._ask(api_version)
             for kind in self._served[api_version].values():
@@ -82,7 +81,7 @@ class Discovery:
         """Drop the cached version of a kind that is no longer served."""
         self._served.pop(kind.api_version, None)
 
-    async def _versions(self, group: str) -> list[str]:
+    async def _api_versions(self, group: str) -> list[str]:
         if not group:
             return ["v1"]
         if not _API_VERSION.fullmatch(f"{group}/v1"):
@@ -91,7 +90,7 @@ class Discovery:
             found = _read(await self._get(f"/apis/{group}"), _Group)
         except NotFound:
             return []
-        return [each.version for each in found.versions or ()]
+        return [f"{group}/{each.version}" for each in found.versions or ()]
 
     async def _ask(self, api_version: str) -> dict[str, Kind]:
         group, _, version = api_version.rpartition("/")
