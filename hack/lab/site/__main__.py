@@ -10,11 +10,11 @@ import sys
 import venv
 from pathlib import Path
 
+from hack.lab.sandbox import cache
 from hack.lab.sandbox.objects import REPOSITORY
 from hack.lab.site.markdown import DESIGN, DOCS, address, converted, diagrams
 
 _HERE = Path(__file__).parent
-_CACHE = Path(os.environ.get("FLOTILLA_CACHE") or Path.home() / ".cache/flotilla")
 
 
 def pages() -> dict[str, str]:
@@ -44,7 +44,7 @@ def stage(folder: Path, script: Path | None) -> None:
 
 def install(kind: str, source: Path) -> Path:
     """Install pinned packages of MkDocs or Mermaid, once for each version of the file that pins them."""
-    folder = _CACHE / "site" / f"{kind}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    folder = cache.folder() / "site" / f"{kind}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     if (folder / "complete").exists():
         return folder
     shutil.rmtree(folder, ignore_errors=True)
