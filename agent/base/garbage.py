@@ -18,6 +18,7 @@ FREEZE_SECONDS = 0.005
 EXAMINE_BYTES = 512 << 20
 """Least resident memory at which frozen objects are examined again."""
 _GROWTH, _LEAST_GROWTH = 2, 1.1
+"""Factors of resident memory from one examination to the next: usual, and least near the memory limit."""
 _SHARE = 0.7
 """Fraction of the memory limit at which objects are examined again, whatever the growth."""
 _FULL = 2
