@@ -37,7 +37,7 @@ class OrphanFinalizersController(Controller[Key]):
         self._live: tuple[int, int, frozenset[Key]] = (0, -1, frozenset())
         self._pods = deps.proxies.informer
         self._targets = deps.local.either(TARGET_KINDS)
-        self._there: set[str] = set()
+        self._staying: set[str] = set()
         """Finalizers of Targets that are not being deleted."""
         # Its stores tell it before they tell us.
         self._lost = DeclaredLost(deps.local, lambda finalizer: None)
@@ -121,13 +121,13 @@ class OrphanFinalizersController(Controller[Key]):
 
     def _held_by(self, target: Object) -> list[Key]:
         finalizer, current = names.finalizer(*target.key), self._targets.get(target.key)
-        is_there = current is not None and not current.deleting
-        (self._there.add if is_there else self._there.discard)(finalizer)
+        stays = current is not None and not current.deleting
+        (self._staying.add if stays else self._staying.discard)(finalizer)
         return [] if self._is_settled(finalizer) else self._holding(target.key)
 
     def _is_settled(self, finalizer: str) -> bool:
         """Return whether a finalizer is that of a Target that stays and is not declared lost."""
-        return finalizer in self._there and finalizer not in self._lost.finalizers
+        return finalizer in self._staying and finalizer not in self._lost.finalizers
 
     def _target_changed(self, target: Target) -> None:
         if not self._is_settled(target.finalizer):
