@@ -24,7 +24,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def owner_metadata(raw: bytes) -> bytes:
-    """Keep of what controls pods its identity, generation and own controller, and those annotations that are ours."""
+    """Keep identity, generation, controller and Flotilla's annotations of an object that controls pods."""
     owner = _decoder.decode(raw)
     metadata = owner.metadata
     metadata.labels = metadata.finalizers = None
@@ -34,6 +34,8 @@ def owner_metadata(raw: bytes) -> bytes:
 
 
 class _Every(Identity, kw_only=True, rename="camel", omit_defaults=True):
+    """Like `_Metadata`, with all fields of owner references: they are compared, not only followed."""
+
     generation: int = 0
     owner_references: list[dict[str, object]] | None = None
     annotations: dict[str, str] | None = None
