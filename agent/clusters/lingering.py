@@ -11,23 +11,25 @@ import msgspec
 
 from agent.api.kinds import Kind
 from agent.base.grace import ABSENT_SECONDS
+from agent.clusters.optional_watch import OptionalWatch, Watched
 from agent.clusters.port import Port
 from agent.kube.errors import KubeError
 from agent.kube.store import Key, Object
 from agent.kube.subscribers import Subscriber
 
 LOOK_SECONDS = 1.0
-"""Seconds from a deletion until a look at the kind: its CRD is marked shortly before its objects are deleted."""
+"""Seconds from a deletion until the kind is checked: the API server marks a CRD shortly before it deletes objects."""
 
 
 class _Deleted(msgspec.Struct):
     since: float
+    """Monotonic time in seconds at which the watch reported it."""
     with_kind: bool = False
     """Whether the kind was not served, or its CRD was being deleted."""
 
 
 class Lingering:
-    """Filter between an optional watch and its subscriber: delays the deletion of objects."""
+    """Filter between an optional watch and its subscriber: forwards deletions later."""
 
     def __init__(self, port: Port, kind: Callable[[], Kind], forward: Subscriber) -> None:
         """:param kind: returns the kind in the watched version
@@ -55,7 +57,7 @@ class Lingering:
         return key in self._deleted
 
     def changed(self, old: Object | None, new: Object | None) -> None:
-        """Take in a change of an object from the watch."""
+        """Handle a change of an object that the watch reports."""
         if new is not None:
             self._deleted.pop(new.key, None)
             before, self._known[new.key] = self._known.get(new.key), new
@@ -63,12 +65,16 @@ class Lingering:
         elif old is not None:
             self._hold((old.key,))
 
-    def lost(self) -> None:
-        """Take in that the watch has lost or is about to list all objects: those that it does not list are deleted."""
-        self._hold(self._known)
+    def turned(self, watch: OptionalWatch | Watched) -> None:
+        """Handle that the store of the watch has become available or unavailable.
+
+        Objects that the store lacks are deleted. If only the right to read them is missing, that proves nothing.
+        """
+        if watch.store is not None or not watch.is_withheld:
+            self._hold(self._known)
 
     def stop(self) -> None:
-        """Stop looking at the kind."""
+        """Stop checking the kind."""
         if self._cancel is not None:
             self._cancel()
             self._cancel = None

@@ -122,13 +122,12 @@ class ServiceLinks:
             tell(self._listeners, service)
 
     def _turn(self) -> None:
-        """Handle that all links have been read, or that their kind is no longer served.
+        """Handle that all links have been read, or that they are no longer.
 
         If they may no longer be read, the last known links count: without them more would be published than
         requested. If the kind is no longer served, they count for a while.
         """
-        if self._watched.store is not None or not self._watched.is_withheld:
-            self._lingering.lost()
+        self._lingering.turned(self._watched)
         tell(self._turned)
 
 

@@ -83,9 +83,7 @@ class _View:
         }
 
     def _exports_turned(self) -> None:
-        watch = self.watches[SERVICE_EXPORTS]
-        if watch.store is not None or not watch.is_withheld:
-            self.exports.lost()
+        self.exports.turned(self.watches[SERVICE_EXPORTS])
         self._turned()
 
     def find_import(self, key: Key) -> Object | None:
