@@ -2,9 +2,13 @@
 
 import pytest
 
+from agent.api import names
+from agent.api.kinds import SERVICES
 from agent.cli.checks import mirrored
 from agent.cli.checks.finding import Level
+from agent.cli.checks.lookup import services_of
 from agent.cli.checks.view import TargetView
+from agent.kube.client import Client
 from agent.model.mirrorcount import MIRRORS_LIMIT
 from tests.cli.test_checks import target, view
 
@@ -36,3 +40,12 @@ def test_a_namespace_above_the_limit_is_named_with_its_number_and_the_remedy() -
 )
 def test_nothing_is_reported_below_the_limit_or_without_mirrors(given: object) -> None:
     assert list(mirrored.mirrors(given)) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.cluster
+async def test_one_list_of_services_has_the_label_of_shared_ones(client: Client, namespace: str) -> None:
+    shared = {names.LABEL_GLOBAL: "true"}
+    for name, labels in (("web", shared), ("plain", {})):
+        service = {"metadata": {"name": name, "labels": labels}, "spec": {"ports": [{"port": 80}]}}
+        await client.create(SERVICES, service, namespace)
+    assert await services_of(client, namespace) == {(namespace, "web"): shared, (namespace, "plain"): {}}

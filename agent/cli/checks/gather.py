@@ -166,11 +166,11 @@ class Gatherer:
         return frozenset(each["metadata"]["name"] for each in found if each["metadata"]["name"] in deny)
 
     async def _services(self) -> tuple[frozenset[Key] | None, frozenset[Key] | None]:
-        """Return all Services, and the shared ones."""
-        return await asyncio.gather(
-            self._attempt("Services", services_of(self._client, "")),
-            self._attempt("shared Services", services_of(self._client, "", f"{names.LABEL_GLOBAL}=true")),
-        )
+        """Read all Services; return them, and the shared ones."""
+        found = await self._attempt("Services", services_of(self._client, ""))
+        if found is None:
+            return None, None
+        return frozenset(found), frozenset(key for key, has in found.items() if has.get(names.LABEL_GLOBAL) == "true")
 
     async def _attempt(self, what: str, reading: Awaitable[T]) -> T | None:
         try:

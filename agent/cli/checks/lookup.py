@@ -1,6 +1,6 @@
 """Services that pods in targets mention, and whether their target has them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from agent.api import names
@@ -24,10 +24,10 @@ class Unfound(NamedTuple):
     pods: tuple[str, ...]
 
 
-async def services_of(client: Client, namespace: str, labels: str = "") -> frozenset[Key]:
-    """Return the keys of the Services of a cluster, or of one namespace of it. Raises KubeError."""
-    _, items = await client.list_raw(SERVICES, namespace or None, labels=labels, accept=METADATA_LIST)
-    return frozenset(Object(SERVICES, bytes(item)).key for item in items)
+async def services_of(client: Client, namespace: str) -> dict[Key, Mapping[str, str]]:
+    """Return the labels of the Services of a cluster, or of one namespace of it, by Service. Raises KubeError."""
+    _, items = await client.list_raw(SERVICES, namespace or None, accept=METADATA_LIST)
+    return {each.key: each.labels for each in (Object(SERVICES, bytes(item)) for item in items)}
 
 
 def services(view: View) -> Iterator[Finding]:

@@ -40,7 +40,7 @@ async def read_target(source: Client, to: Connections, target: Object, node: Obj
         return TargetView(told.manifest, told.node, ends, unread=str(error))
     services = None
     with contextlib.suppress(KubeError):
-        services = await services_of(client, target.namespace)
+        services = frozenset(await services_of(client, target.namespace))
     return TargetView(told.manifest, told.node, ends, cluster, missing, services=services)
 
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from agent.api import ownroles
 from agent.api.gatewayroles import GATEWAY_HOSTS, KEEP_GATEWAYS
-from agent.api.hubpolicies import ACCEPTANCE
 from agent.api.hubroles import HUB
 from agent.api.kinds import PLACEMENTS, SIGNERS
 from agent.api.names.ocm import OURS
@@ -21,6 +20,7 @@ from agent.api.roles import (
     role_of,
 )
 from agent.cli.checks.finding import Finding, fail, ok, warn
+from agent.cli.checks.members import is_hub
 from agent.cli.checks.view import TargetView, View
 
 NEEDED = frozenset(
@@ -82,7 +82,7 @@ def _matters(grant: Grant, view: View) -> bool:
     if grant.feature == ownroles.SOURCE:
         return bool(view.sources)
     if grant.feature == HUB:
-        return ACCEPTANCE in (view.policies or ())
+        return is_hub(view)
     if grant.kind == SIGNERS:
         # Another signer may be configured; certificates that are issued prove it works.
         return any((target.serving or {}).get("status") == "False" for target in view.targets)
