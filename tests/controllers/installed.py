@@ -48,7 +48,7 @@ async def installed(
                 await client.create(CRDS, definition(kind, schema))
         for client in clients:
             for kind, _ in kinds:
-                await until(lambda client=client, kind=kind: _served(client, kind))  # type: ignore[misc]
+                await until(lambda client=client, kind=kind: is_served(client, kind))  # type: ignore[misc]
         yield
     finally:
         await uninstalled(clients, [str(kind) for kind, _ in kinds])
@@ -77,7 +77,8 @@ async def uninstalled(clients: Sequence[Client], names: Sequence[str]) -> None:
             await gone(functools.partial(client.get, CRDS, name))
 
 
-async def _served(client: Client, kind: Kind) -> bool:
+async def is_served(client: Client, kind: Kind) -> bool:
+    """Return whether a cluster serves a kind."""
     try:
         await client.list(kind)
     except NotFound:

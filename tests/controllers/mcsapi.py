@@ -15,7 +15,7 @@ import yaml
 
 from agent.api import names
 from agent.api.conditions import find_condition
-from agent.api.kinds import CRDS, ENDPOINT_SLICES, PODS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS, Kind
+from agent.api.kinds import CRDS, ENDPOINT_SLICES, PODS, SERVICE_EXPORTS, SERVICE_IMPORTS, SERVICES, TARGETS
 from agent.api.names import mcs
 from agent.kube.client import Client
 from agent.kube.config import Connection
@@ -24,7 +24,7 @@ from agent.services.copies import GlobalServices
 from agent.services.endpoints import EndpointsController
 from agent.services.imports import ServiceImportsController
 from hack.lab.sandbox import golang
-from tests.controllers.installed import uninstalled
+from tests.controllers.installed import is_served, uninstalled
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links
 from tests.controllers.starting import running
@@ -64,18 +64,10 @@ async def served(clients: Sequence[Client], crds: list[Raw]) -> AsyncIterator[No
                 await client.create(CRDS, crd)
         for client in clients:
             for kind in (SERVICE_EXPORTS, SERVICE_IMPORTS):
-                await until(functools.partial(_lists, client, kind))
+                await until(functools.partial(is_served, client, kind))
         yield
     finally:
         await uninstalled(clients, [crd["metadata"]["name"] for crd in crds])
-
-
-async def _lists(client: Client, kind: Kind) -> bool:
-    try:
-        await client.list(kind)
-    except NotFound:
-        return False
-    return True
 
 
 class Exported:

@@ -48,11 +48,8 @@ class Links:
 
     async def shared_by(self, status: str, reason: str, message: str = "") -> None:
         """Set the condition that the network driver controller publishes on the Target."""
-        said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
-        conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
-        await self.pair.here.patch(
-            TARGETS, "eu", {"status": {"conditions": conditions}}, self.pair.namespace, sub="status"
-        )
+        found = {"status": by_driver(status, reason, message)}
+        await self.pair.here.patch(TARGETS, "eu", found, self.pair.namespace, sub="status")
 
     async def change(self, **spec: Any) -> None:
         await self.pair.here.patch(SERVICE_LINKS, "web", {"spec": spec}, self.pair.namespace)
@@ -102,6 +99,12 @@ class Links:
             )
 
         await until(probe)
+
+
+def by_driver(status: str, reason: str, message: str = "") -> Raw:
+    """Return the status of a Target with the condition that the network driver controller publishes."""
+    said = {"type": "ServicesShared", "status": status, "reason": reason, "message": message}
+    return {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
 
 
 def condition(link: Raw, type: str) -> tuple[str, str, str]:

@@ -32,6 +32,7 @@ from hack.lab.sandbox.objects import apply
 from tests.controllers.counting import counting_writes
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
+from tests.controllers.servicelinks import by_driver
 from tests.controllers.target_links import target
 from tests.kube.relay import Relay
 from tests.namespaces import end
@@ -204,9 +205,8 @@ async def test_a_network_links_shares_tells_and_leaves_nothing_behind(pair: Pair
         await networks.change(one)
         await networks.linked(wish("backend", 8080))
         await networks.says("False", "NoEndpoints", "no endpoint is ready")
-        said = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": ""}
-        conditions = [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]
-        await pair.here.patch(TARGETS, "eu", {"status": {"conditions": conditions}}, pair.namespace, sub="status")
+        status = by_driver("True", "EndpointSlices")
+        await pair.here.patch(TARGETS, "eu", {"status": status}, pair.namespace, sub="status")
         await one_is_ready(pair)
         await networks.says("True", "Ready")
 

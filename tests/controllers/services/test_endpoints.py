@@ -19,7 +19,7 @@ from agent.services.endpoints.controller import UNREAD_SECONDS, EndpointsControl
 from hack.lab.sandbox import Cluster
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import connected, enable
-from tests.controllers.servicelinks import Links, shared_with_eu
+from tests.controllers.servicelinks import Links, by_driver, shared_with_eu
 from tests.controllers.starting import running
 from tests.e2e import manifests
 from tests.kube.relay import Relay
@@ -54,14 +54,8 @@ async def test_endpoints_of_targets_that_are_not_connected_yet_stay(
     """After every start the agent reads its own cluster before it connects to its targets."""
     made = manifests.ours("Target", "far", namespace, {"kubeconfigSecret": {"name": "far"}})
     await client.create(TARGETS, made, namespace)
-    shared = {
-        "type": "ServicesShared",
-        "status": "True",
-        "reason": "EndpointSlices",
-        "message": "",
-        "lastTransitionTime": "2026-01-01T00:00:00Z",
-    }
-    await client.patch(TARGETS, "far", {"status": {"conditions": [shared]}}, namespace, sub="status")
+    status = by_driver("True", "EndpointSlices")
+    await client.patch(TARGETS, "far", {"status": status}, namespace, sub="status")
     marked = {"name": "web", "annotations": {names.ANNOTATION_GLOBAL: "true"}}
     service = await client.create(SERVICES, {"metadata": marked, "spec": {"ports": [{"port": 80}]}}, namespace)
     theirs = {"metadata": {"name": "web-x"}, "addressType": "IPv4", "endpoints": [{"addresses": ["10.0.0.1"]}]}

@@ -19,7 +19,7 @@ from agent.services.endpoints import EndpointsController
 from agent.services.links import ServiceLinksController
 from tests.controllers.pair import Pair
 from tests.controllers.proxies import enable
-from tests.controllers.servicelinks import PORTS, SHARED, Links, condition
+from tests.controllers.servicelinks import PORTS, SHARED, Links, by_driver, condition
 from tests.controllers.starting import running
 from tests.waiting import until
 
@@ -54,14 +54,18 @@ class Elsewhere:
         await self.pair.create(SERVICE_LINKS, name, spec={"service": service, "to": consumers, **spec})
 
 
+async def shared_by(pair: Pair, driver: str) -> None:
+    """Set the condition that the network driver controller publishes on the ClusterTarget."""
+    status = by_driver("True", driver)
+    await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
+
+
 @contextlib.asynccontextmanager
 async def elsewhere(pair: Pair) -> AsyncIterator[Elsewhere]:
     cluster = {"apiVersion": CLUSTER_TARGETS.api_version, "kind": CLUSTER_TARGETS.name}
     spec = {"kubeconfigSecret": {"namespace": pair.namespace, "name": "none"}}
     await pair.here.create(CLUSTER_TARGETS, {**cluster, "metadata": {"name": pair.namespace}, "spec": spec})
-    said = {"type": "ServicesShared", "status": "True", "reason": "EndpointSlices", "message": ""}
-    status = {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-    await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
+    await shared_by(pair, "EndpointSlices")
     for client in (pair.here, pair.there):
         await client.create(NAMESPACES, {"metadata": {"name": f"{pair.namespace}-b"}})
     await enable(pair.here, f"{pair.namespace}-b")
@@ -126,9 +130,7 @@ async def test_where_a_driver_does_not_lead_to_callers_elsewhere_it_is_said_what
     async with elsewhere(pair) as found:
         await pair.copy(SERVICES, "web")
         await found.links.offer(pair.there, "10.2.0.1")
-        said = {"type": "ServicesShared", "status": "True", "reason": "Cilium", "message": ""}
-        status = {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-        await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
+        await shared_by(pair, "Cilium")
         await found.link("home", "web", ("local-cluster", found.namespace))
 
         def says(link: Raw) -> bool:
@@ -144,9 +146,7 @@ async def test_callers_elsewhere_need_gateways_for_the_services_own_namespace(pa
     async with elsewhere(pair) as found:
         await pair.copy(SERVICES, "web")
         await found.links.offer(pair.there, "10.2.0.1")
-        said = {"type": "ServicesShared", "status": "True", "reason": "Gateway", "message": ""}
-        status = {"conditions": [{**said, "lastTransitionTime": "2026-01-01T00:00:00Z"}]}
-        await pair.here.patch(CLUSTER_TARGETS, pair.namespace, {"status": status}, sub="status")
+        await shared_by(pair, "Gateway")
         # No link allows callers in the Service's own namespace.
         for name in ("web", "home"):
             with contextlib.suppress(NotFound):

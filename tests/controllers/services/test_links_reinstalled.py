@@ -11,13 +11,12 @@ import pytest_asyncio
 from agent.api.kinds import CRDS, SERVICE_EXPORTS, SERVICE_LINKS, SERVICES, Kind
 from agent.clusters import lingering
 from agent.kube.client import Client
-from agent.kube.errors import NotFound
 from agent.services.copies import GlobalServices
 from agent.services.endpoints import EndpointsController
 from agent.services.links import ServiceLinksController
 from hack.lab.sandbox import Sandbox
 from hack.lab.sandbox.objects import connect
-from tests.controllers.installed import uninstalled
+from tests.controllers.installed import is_served, uninstalled
 from tests.controllers.mcsapi import Exported, implemented, published, served
 from tests.controllers.pair import Pair
 from tests.controllers.servicelinks import Links, shared_with_eu
@@ -39,15 +38,7 @@ async def removed(client: Client, kind: Kind) -> AsyncIterator[None]:
     finally:
         kept = {key: crd["metadata"].get(key) for key in ("name", "annotations", "labels")}
         await client.create(CRDS, {**crd, "metadata": kept, "status": {}})
-        await until(lambda: _lists(client, kind))
-
-
-async def _lists(client: Client, kind: Kind) -> bool:
-    try:
-        await client.list(kind)
-    except NotFound:
-        return False
-    return True
+        await until(lambda: is_served(client, kind))
 
 
 async def test_links_that_are_deleted_with_their_crd_narrow_until_a_minute_later(
