@@ -70,12 +70,8 @@ class EndpointsController(Controller[At]):
         self._known: WeakKeyDictionary[Target, tuple[object, object, object]] = WeakKeyDictionary()
         """Relevant state of targets, to detect changes."""
         self.watch(self._sharing.services, self._service_changed)
-        self.watch(self._sharing.informer(LOCAL), lambda slice: self._slice_changed(LOCAL, slice))
+        self._watch_slices(LOCAL)
         deps.unmarked_slices.subscribe(self.enqueuing(lambda slice: self._slice_changed(LOCAL, slice)))
-        if (headless := self._sharing.headless(LOCAL)) is not None:
-            self.watch(headless, self._headless_changed)
-        if (at_gateways := self._sharing.at_gateways(LOCAL)) is not None:
-            self.watch(at_gateways, lambda slice: self._at_gateways_changed(LOCAL, slice))
         self.watch(self._sharing.nodes, lambda node: ())
         self._sharing.on_networks(self._all)
         self._sharing.on_own_networks(self._rule_changed)
@@ -311,13 +307,18 @@ class EndpointsController(Controller[At]):
         if target.is_self:
             return
         node = target.node_name
-        copies, slices = self._sharing.attach(target)
+        copies, _ = self._sharing.attach(target)
         self.watch(copies, lambda copy: {(node, *copy.key), *self._everywhere(copy.key)}, required=False)
-        self.watch(slices, lambda slice: self._slice_changed(node, slice), required=False)
+        self._watch_slices(node)
+
+    def _watch_slices(self, node: str) -> None:
+        """Watch the slices of a cluster. No controller waits for those of a target."""
+        required = node == LOCAL
+        self.watch(self._sharing.informer(node), lambda slice: self._slice_changed(node, slice), required=required)
         if (headless := self._sharing.headless(node)) is not None:
-            self.watch(headless, self._headless_changed, required=False)
+            self.watch(headless, self._headless_changed, required=required)
         if (at_gateways := self._sharing.at_gateways(node)) is not None:
-            self.watch(at_gateways, lambda slice: self._at_gateways_changed(node, slice), required=False)
+            self.watch(at_gateways, lambda slice: self._at_gateways_changed(node, slice), required=required)
 
     def _detached(self, target: Target) -> None:
         self._sharing.detach(target)
