@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.api.conditions import condition_of
 from agent.api.kinds import PLACEMENT_DECISIONS, PLACEMENTS, SCHEDULING_MANIFESTS, TARGET_KINDS
+from agent.api.names.links import SERVICES_SHARED
 from agent.clusters.deps import Deps
 from agent.clusters.managed_cluster import managed_cluster
 from agent.clusters.stores.namespaces import turns
@@ -155,7 +156,7 @@ def _leads(target: Object | None) -> object:
     if target is None or target.deleting:
         return None
     manifest = target.decode()
-    said = condition_of(manifest, "ServicesShared") or {}
+    said = condition_of(manifest, SERVICES_SHARED) or {}
     return managed_cluster(target), said.get("status"), said.get("reason"), no_gateway(manifest)
 
 

@@ -10,7 +10,7 @@ import typer
 from agent.api import names
 from agent.api.conditions import condition_of, find_condition
 from agent.api.kinds import ENDPOINT_SLICES, GATEWAY_PEERS, SERVICE_LINKS, SERVICES, Kind
-from agent.api.names.links import BY_GATEWAY, LABEL_LINK_OF
+from agent.api.names.links import BY_GATEWAY, LABEL_LINK_OF, SERVICES_SHARED
 from agent.cli.fleet import show
 from agent.cli.fleet.source_queries import Source, read_nodes, read_targets, source
 from agent.cli.fleet.units import NOTHING
@@ -81,9 +81,7 @@ async def look(where: Source, name: str) -> show.Found:
     told_by = await _if_allowed(where, SERVICE_LINKS, notes, "ServiceLinks are not read")
     _, items = await where.client.list_raw(ENDPOINT_SLICES, where.namespace, labels=f"{names.LABEL_GLOBAL}=true")
     slices = [Object(ENDPOINT_SLICES, bytes(item)) for item in items]
-    has_some = any(
-        (condition_of(each.decode(), "ServicesShared") or {}).get("reason") == BY_GATEWAY for each in targets
-    )
+    has_some = any((condition_of(each.decode(), SERVICES_SHARED) or {}).get("reason") == BY_GATEWAY for each in targets)
     left_out = "whether gateways are answered is left out"
     peers = await _if_allowed(where, GATEWAY_PEERS, notes, left_out) if has_some else []
     return show.Found("links", lines(services, targets, told, slices, told_by, peers), notes)

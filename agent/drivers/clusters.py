@@ -7,7 +7,7 @@ from typing import Any
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import NODES, TARGET_KINDS
-from agent.api.names.links import ANNOTATION_NETWORKS
+from agent.api.names.links import ANNOTATION_NETWORKS, SERVICES_SHARED
 from agent.base.grace import GracePeriods
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
@@ -18,14 +18,13 @@ from agent.model.links import LOCAL_NAME, between_targets, no_gateway, told_by
 from agent.model.pod_networks import ANSWERS, NOTHING_TOLD, Networks, overlap, read
 from agent.model.servicelinks import CONNECTED, UNVERIFIED, Finding
 
-CONDITION = "ServicesShared"
 UNSAID_SECONDS = 30.0
 """Seconds for which the last condition of a Target counts after another program has removed it."""
 
 
 def said_of(target: Object) -> Mapping[str, Any]:
     """Return a Target's condition about shared Services; empty if it has none."""
-    return condition_of(target.decode(), CONDITION) or {}
+    return condition_of(target.decode(), SERVICES_SHARED) or {}
 
 
 def are_networks_new(old: Object | None, new: Object | None) -> bool:

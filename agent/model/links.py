@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.api import names
 from agent.api.conditions import condition_of
-from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, external
+from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, SERVICES_SHARED, external
 from agent.model import podranges
 from agent.model.pod_networks import ANSWERS, Networks, overlap
 
@@ -103,7 +103,7 @@ def peer(target: dict[str, Any], told: Networks) -> Peer:
 
     :param told: networks that its cluster publishes
     """
-    said = condition_of(target, "ServicesShared") or {}
+    said = condition_of(target, SERVICES_SHARED) or {}
     metadata, spec = target["metadata"], target.get("spec") or {}
     named = podranges.of(target).networks
     by_hand = names.annotation(metadata.get("annotations") or {}, names.NETWORK_DRIVER) == names.ENDPOINT_SLICES_DRIVER

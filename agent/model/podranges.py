@@ -87,7 +87,7 @@ def why_hidden(target: Mapping[str, Any]) -> str:
 
     Without a verdict they are not, unless the Target is the local cluster or has the driver `endpointslices`.
     """
-    said = condition_of(target, "ServicesShared")
+    said = condition_of(target, links.SERVICES_SHARED)
     annotations = (target.get("metadata") or {}).get("annotations")
     if said is not None:
         return why_withheld(said)
@@ -102,7 +102,7 @@ def published(target: Mapping[str, Any]) -> PodRanges:
 
 def of(target: Mapping[str, Any]) -> PodRanges:
     """Return the ranges that a Target sets; an invalid CIDR contains no address."""
-    strange = why_withheld(condition_of(target, "ServicesShared") or {})
+    strange = why_withheld(condition_of(target, links.SERVICES_SHARED) or {})
     named = (target.get("spec") or {}).get("podCIDRs")
     if named is None:
         return PodRanges(None, strange)

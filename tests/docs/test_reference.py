@@ -83,6 +83,7 @@ CONDITIONS_OF_TARGETS = {
     lifecycle.RETIRED,
     lifecycle.OVER_LIMIT,
     links.GATEWAY_USABLE,
+    links.SERVICES_SHARED,
 }
 CONDITIONS_OF_APPLICATIONS = {*verdicts.STATES, applications.ORPHANED, applications.OVERRIDDEN, applications.LEFT}
 CONDITIONS_OF_APPLICATIONS |= {linked.READY, progress.READY, progress.CANNOT_MOVE}

@@ -44,6 +44,8 @@ NOT_FLAT = (OVERLAP, STRANGERS, UNTOLD)
 addresses."""
 BY_GATEWAY = "Gateway"
 """Reason for the status True although pods cannot be reached at their addresses: gateways are used instead."""
+SERVICES_SHARED = "ServicesShared"
+"""Condition of a Target: whether its Services are shared. The reason is the network driver or the obstacle."""
 GATEWAY_USABLE = "GatewayUsable"
 """Condition of a Target whose cluster publishes gateways: whether they can be used with those of other targets."""
 

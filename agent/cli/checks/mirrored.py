@@ -4,12 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from agent.api.conditions import condition_of
+from agent.api.names.links import SERVICES_SHARED
 from agent.cli.checks.finding import Finding, warn
 from agent.cli.checks.view import TargetView, View
 from agent.drivers.driver import BY_ADDRESSES
 from agent.model.mirrorcount import MIRRORS_LIMIT, most
-
-_SHARED = "ServicesShared"
 
 
 def mirrors(view: View) -> Iterator[Finding]:
@@ -29,5 +28,5 @@ def mirrors(view: View) -> Iterator[Finding]:
 
 
 def _is_mirrored(target: TargetView) -> bool:
-    said = condition_of(target.manifest, _SHARED) or {}
+    said = condition_of(target.manifest, SERVICES_SHARED) or {}
     return said.get("reason") == BY_ADDRESSES

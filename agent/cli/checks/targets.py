@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 
 from agent.api import names
 from agent.api.conditions import condition_of, find_condition
-from agent.api.names.links import GATEWAY_USABLE
+from agent.api.names.links import GATEWAY_USABLE, SERVICES_SHARED
 from agent.cli.checks.finding import Finding, fail, ok, warn
 from agent.cli.checks.rights import not_allowed
 from agent.cli.checks.view import Credentials, Raw, TargetView, View
@@ -16,7 +16,6 @@ LAST_SHARE, LAST = 0.15, timedelta(days=30)
 
 _TOLD_ELSEWHERE = ("Ready", "Reachable", "Authorized", "AgentReady", GATEWAY_USABLE)
 """Conditions that other checks report: parts of Ready, and one that only matters to ServiceLinks."""
-_SHARED = "ServicesShared"
 _RENEW = "create a new token for its Source (`flotilla join` does), and put the kubeconfig into the Secret"
 
 
@@ -46,13 +45,13 @@ def _conditions(target: TargetView) -> Iterator[Finding]:
     for condition in conditions or ():
         if condition["type"] in _TOLD_ELSEWHERE or condition["status"] != "False":
             continue
-        if condition["type"] == _SHARED and "services" in not_allowed(target.missing or ()):
+        if condition["type"] == SERVICES_SHARED and "services" in not_allowed(target.missing or ()):
             # The target's administrator has not allowed it; the check of rights reports that.
             continue
         yield warn(
             target.title, f"{condition['type']} is False ({condition.get('reason')})", condition.get("message", "")
         )
-    shared = find_condition(conditions, _SHARED)
+    shared = find_condition(conditions, SERVICES_SHARED)
     if shared is not None and shared["status"] == "True":
         yield ok(target.title, str(shared.get("message", "")))
 

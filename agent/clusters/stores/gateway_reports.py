@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping
 from typing import Any
 
 from agent.api.conditions import condition_of
-from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE
+from agent.api.names.links import BY_GATEWAY, GATEWAY_USABLE, SERVICES_SHARED
 from agent.base.grace import ABSENT_SECONDS, GracePeriods
 from agent.model import gatewaytold
 
@@ -48,6 +48,6 @@ class GatewayReports:
 def had_gateways(target: Mapping[str, Any]) -> bool:
     """Return whether a target had gateways by the last result, as its conditions report."""
     usable = condition_of(target, GATEWAY_USABLE) or {}
-    shared = condition_of(target, "ServicesShared") or {}
+    shared = condition_of(target, SERVICES_SHARED) or {}
     by_gateway = (shared.get("status"), shared.get("reason")) == ("True", BY_GATEWAY)
     return by_gateway or usable.get("status") == "True" or usable.get("reason") == "Forbidden"

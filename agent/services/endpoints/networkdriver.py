@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agent.api import names
 from agent.api.conditions import condition_of
 from agent.api.kinds import CLUSTER_SUMMARIES, SERVICES
-from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY, GATEWAY_USABLE, UNTOLD
+from agent.api.names.links import ANNOTATION_GATEWAY, BY_GATEWAY, GATEWAY_USABLE, SERVICES_SHARED, UNTOLD
 from agent.base.grace import ABSENT_SECONDS, GracePeriods
 from agent.clusters.deps import Deps
 from agent.clusters.health.agent_health import is_readable
@@ -24,7 +24,6 @@ from agent.clusters.target import Target
 from agent.clusters.target_condition import TargetCondition, Words
 from agent.drivers.choice import EXPERIMENTAL, all_drivers, choose
 from agent.drivers.cilium import usable
-from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, LOCAL, Driver, Pair
 from agent.drivers.gateway import Gateway
 from agent.drivers.mcs import McsExports, without_exports
@@ -70,7 +69,7 @@ class NetworkDriverController(Controller[Key]):
         self._meshes = Meshes(deps, sharing)
         self._groups: dict[Port, tuple[float, frozenset[str]]] = {}
         self._checked: dict[Key, tuple[float, object]] = {}
-        self._condition = TargetCondition(deps, CONDITION)
+        self._condition = TargetCondition(deps, SERVICES_SHARED)
         self._usable = TargetCondition(deps, GATEWAY_USABLE)
         self._services = deps.local.informer(SERVICES)
         self._asks = AgentAsks(deps, self.queue.add)
@@ -105,7 +104,7 @@ class NetworkDriverController(Controller[Key]):
             return _UNREAD_SECONDS
         now = time.monotonic()
         annotation = names.annotation(obj.annotations, names.NETWORK_DRIVER)
-        said = condition_of(obj.decode(), CONDITION) or {}
+        said = condition_of(obj.decode(), SERVICES_SHARED) or {}
         flat = self._flatness(target, obj, podranges.last_verdict(said))
         if flat is None:
             return _UNREAD_SECONDS

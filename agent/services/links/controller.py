@@ -18,12 +18,11 @@ from weakref import WeakKeyDictionary, WeakSet
 from agent.api import names
 from agent.api.conditions import find_condition
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS, TARGET_KINDS
-from agent.api.names.links import GATEWAY_USABLE
+from agent.api.names.links import GATEWAY_USABLE, SERVICES_SHARED
 from agent.base.yielding import in_turns
 from agent.clusters.copies.copying import UNSHARED_SECONDS
 from agent.clusters.deps import Deps
 from agent.clusters.target import Target
-from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import LOCAL
 from agent.drivers.sharing import Sharing, key_of
 from agent.kube.errors import AlreadyExists, Conflict, NotFound
@@ -274,5 +273,5 @@ class ServiceLinksController(Controller[Key]):
 
 def _said(target: Object) -> object:
     conditions = (target.decode().get("status") or {}).get("conditions")
-    found = [find_condition(conditions, type) or {} for type in (CONDITION, GATEWAY_USABLE, READY)]
+    found = [find_condition(conditions, type) or {} for type in (SERVICES_SHARED, GATEWAY_USABLE, READY)]
     return [(each.get("status"), each.get("reason"), each.get("message")) for each in found]

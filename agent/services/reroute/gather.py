@@ -3,10 +3,9 @@
 from agent.api import names
 from agent.api.conditions import is_true
 from agent.api.kinds import PODS
-from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST
+from agent.api.names.links import BY_GATEWAY, LOCAL_FIRST, SERVICES_SHARED
 from agent.api.names.mcs import LABEL_DERIVED
 from agent.clusters.deps import Deps
-from agent.drivers.clusters import CONDITION
 from agent.drivers.driver import BY_ADDRESSES, LOCAL
 from agent.drivers.handover import Route, leads_by_gateway
 from agent.drivers.sharing import Sharing
@@ -17,7 +16,7 @@ from agent.model.podstate import OTHER_PODS
 from agent.model.service import Selector, format_selector
 from agent.services.reroute.decide import Wait
 
-_CONDITION = CONDITION.encode()
+_CONDITION = SERVICES_SHARED.encode()
 _BY_NAME = frozenset((REASONS["mcs"], REASONS["linkerd"]))
 """Drivers that share endpoints under another name, by their reasons in Targets."""
 
