@@ -51,7 +51,7 @@ def slices_in(deps: Deps, target: Target | None) -> Informer:
 
 
 def slices_by_service(informer: Informer) -> Informer:
-    """EndpointSlices that are found by their Service from now on."""
+    """Index EndpointSlices by their Service, and return the informer."""
     informer.store.index(_BY_SERVICE, _service_of)
     informer.store.index(_OWN, _service_of_own)
     informer.store.index(_MIRRORS, lambda slice: (slice.namespace,) if is_mirror(slice.labels) else ())
@@ -64,7 +64,7 @@ def headless_slices(cluster: Cluster | Target) -> Informer:
 
 
 def gateway_slices(cluster: Cluster | Target) -> Informer:
-    """Return the informer of slices that lead to the gateways of a cluster."""
+    """Return the informer of slices that point to a cluster's own gateways."""
     managed = f"{names.LABEL_SLICE_MANAGED_BY}={GATEWAY_SLICE_MANAGER}"
     return slices_by_service(cluster.informer(ENDPOINT_SLICES, labels=managed))
 
@@ -174,7 +174,7 @@ class Sharing(Clusters):
         return read and (node != LOCAL or self._unmarked.is_known(namespace))
 
     def slices(self, node: str, service: Key) -> list[Object]:
-        """Slices of a Service in a cluster, ours among them."""
+        """Return all slices of a Service in a cluster, those of the agent included."""
         if node not in self._slices:
             return []
         return self.informer(node, service).store.by_index(_BY_SERVICE, "/".join(service))
@@ -195,15 +195,15 @@ class Sharing(Clusters):
         return hosts(original.decode()) if original is not None else None
 
     def headless(self, node: str) -> Informer | None:
-        """Return the informer of all headless Services' slices in a cluster; None if exports are not served by it."""
+        """Return the informer of all headless Services' slices in a cluster; None without the setting `mcs`."""
         return self._headless.get(node)
 
     def at_gateways(self, node: str) -> Informer | None:
-        """Return the informer of slices that lead to a cluster's gateways; None without callers in other namespaces."""
+        """Return the informer of slices that point to a cluster's own gateways; None without `link_namespaces`."""
         return self._at_gateways.get(node)
 
     def gateway_slices(self, node: str, service: Key, source: str) -> list[Object] | None:
-        """Return the slices of a Service in a cluster that lead to a source by gateways; None until all are read."""
+        """Return a cluster's slices of a Service that route to `source` through gateways; None until all are read."""
         informer = self._at_gateways.get(node)
         if informer is None or not informer.synced.is_set():
             return None

@@ -52,6 +52,7 @@ _OUTLIERS = {
 _SOL_SOCKET, _SO_KEEPALIVE, _IPPROTO_TCP, _TCP_KEEPIDLE = 1, 9, 6, 4
 _ALIVE = "alive"
 _LATER = {"upstream_connect_mode": "ON_DOWNSTREAM_TLS_HANDSHAKE", "max_early_data_bytes": 65536}
+"""Connects to the destination only after the TLS handshake, which verifies the client's certificate if required."""
 
 
 def steps(old: Resources, new: Resources, *, again: bool = False) -> list[tuple[str, Encoded]]:
@@ -146,9 +147,9 @@ def ingress(chains: Sequence[Raw | msgspec.Raw], place: Place) -> Raw:
 def alive_chain(own: str, place: Place) -> Raw:
     """Return the filter chain that answers checks whether this gateway works.
 
-    It requires no certificate, since CAs of peers belong to namespaces, and leads to nothing but the answer.
+    It requires no certificate, since CAs of peers belong to namespaces. Its only destination is the answer.
     """
-    return tls_chain(_ALIVE, alive_name(own), {"common_tls_context": own_tls(place)}, [_proxy("alive", _ALIVE, _LATER)])
+    return tls_chain(_ALIVE, alive_name(own), {"common_tls_context": own_tls(place)}, [_proxy(_ALIVE, _ALIVE, _LATER)])
 
 
 def answering_cluster(place: Place) -> Raw:
@@ -161,12 +162,7 @@ def chain(peer: Peer, own: str, place: Place) -> Raw:
     by_server_name = {"@type": EXTENSIONS + "filters.network.sni_cluster.v3.SniCluster"}
     filters = [
         {"name": "sni_cluster", "typed_config": by_server_name},
-        _proxy(
-            f"in/{peer.key}",
-            _NOTHING,
-            # Connect to the Service only after the client's certificate has been verified.
-            _LATER,
-        ),
+        _proxy(f"in/{peer.key}", _NOTHING, _LATER),
     ]
     return peer_chain(peer.key, peer, place, f"*.{callers_suffix(peer.namespace, peer.uid, own)}", filters)
 

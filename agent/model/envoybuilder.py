@@ -19,7 +19,7 @@ from agent.model.gatewaypeer import TCP, Gateway, Peer, Protocol, Service, healt
 CHECKS_LIMIT = 256
 """Maximum number of clusters that check whether gateways work; each takes 0.1 MiB of Envoy's memory.
 
-Writers of GatewayPeers decide how many differ. Gateways beyond it have only the seldom checks of admission.
+Writers of GatewayPeers decide how many differ. Gateways beyond it have only the checks of admission, every 30 s.
 """
 _NONE: list[Service] = []
 _At = tuple[str, int, Protocol, str | None]

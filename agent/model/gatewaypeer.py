@@ -290,7 +290,7 @@ def health_name(namespace: str, uid: str, own: str) -> str:
 
 
 def alive_name(uid: str) -> str:
-    """Return the server name with which any cluster asks the gateways of cluster `uid` whether they work."""
+    """Return the server name of the check whether the gateways of cluster `uid` work: the same for all callers."""
     return f"{_HEALTH}.{_digest(uid)}.{SUFFIX}"
 
 

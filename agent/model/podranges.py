@@ -194,7 +194,10 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def _is_host_name(text: object) -> bool:
-    """Return whether a text that is no address for Python is none for Kubernetes: that reads 010.1.0.7 as 10.1.0.7."""
+    """Return whether a text is a host name.
+
+    Addresses that only Python rejects are none: Kubernetes reads 010.1.0.7 as 10.1.0.7.
+    """
     return isinstance(text, str) and ":" not in text and text[-1:].isalpha()
 
 

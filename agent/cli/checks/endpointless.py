@@ -1,4 +1,4 @@
-"""Services that select ready proxy pods but have no ready endpoint: how they are read, and the finding."""
+"""Services that select ready proxy pods but have no ready endpoint: `read` lists them, `services` reports them."""
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping

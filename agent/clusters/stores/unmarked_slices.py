@@ -1,8 +1,8 @@
 """EndpointSlices in the source that lack the label of shared Services, by namespace.
 
-The EndpointSlice controller copies a Service's labels to its slices, and slices of shared Services are watched by one
-of these labels. Two kinds of slices lack it: those of Services whose owner keeps removing marks, and those that users
-write for a Service without a selector. So all slices of the namespaces of such Services are watched.
+The EndpointSlice controller copies a Service's labels to its slices, and the agent watches slices of shared Services by
+one of these labels. A slice lacks it in two cases: the owner of the Service keeps removing the label, or a user writes
+the slice, since the Service has no selector. So the agent watches all slices in the namespaces of such Services.
 """
 
 import asyncio

@@ -189,7 +189,7 @@ class GatewayPeersController(Controller[At]):
         return written.store.get((namespace, self._sharing.gateway_peer(other))) if written is not None else None
 
     def _ca_arrived(self, node: str, peer: Object) -> None:
-        """Requeue the GatewayPeer that informs a cluster whose new CA another cluster has got."""
+        """Requeue the GatewayPeer in the peer's cluster. It reports that `node` has received the new CA."""
         for other in (LOCAL, *self._sharing.serving(peer.namespace)):
             if other in self._written and self._sharing.gateway_peer(other) == peer.name:
                 self._add((other, peer.namespace), self._sharing.gateway_peer(node))

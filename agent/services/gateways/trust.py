@@ -124,7 +124,7 @@ class GatewayTrustController(Controller[str]):
     def _lacking(self, trusted: bytes) -> list[Object]:
         """Return GatewayPeers of clusters to which their source has not written these CA certificates (PEM).
 
-        Sources of an earlier version do not say it; for these, the minimum time has to be enough.
+        Sources of an earlier version do not record it; for these, the minimum time has to be enough.
         """
         now = digest(trusted.decode())
         found = (each for each in self._peers.store if not each.deleting)

@@ -93,17 +93,17 @@ class Gather:
         findings, theirs, offer = look.findings, look.places.get(source.node), look.offers[source.node]
         reason = self._reason(callers, source, findings.service)
         at_gateways = bool(callers.elsewhere) and reason == BY_GATEWAY
-        # Slices of callers in another namespace are mirrors of those of the Service that gateways lead to.
+        # Callers in another namespace use mirrors of the slices that gateways have in the Service's own namespace.
         asked = self._sharing.place(callers.cluster.node, findings.service) if at_gateways else place
         said = await findings.connected(reason, asked if away is None else None, source.node, theirs)
-        unled = self._not_by_gateway(callers, findings.service, source) if at_gateways else ""
-        mirrored = reason == BY_ADDRESSES or (at_gateways and not unled)
+        unserved = self._not_by_gateway(callers, findings.service, source) if at_gateways else ""
+        mirrored = reason == BY_ADDRESSES or (at_gateways and not unserved)
         programmed = away or self._programmed(callers.cluster, source, place, reason, mirrored and offer.any)
         if programmed.status == "True":
             programmed = await findings.offered(reason, theirs) or programmed
         if away is not None and away.reason == AWAY and reason != BY_ADDRESSES:
             said = Finding("Unknown", AWAY, away.message)
-        connected = self._connected(callers, findings.service, source, reason, said, unled)
+        connected = self._connected(callers, findings.service, source, reason, said, unserved)
         if external(reason):
             does, reaches = said_by(external(reason), look.link)
             programmed, connected = away or does, connected if connected.reason == AWAY else reaches
@@ -164,11 +164,11 @@ class Gather:
         return Finding("True", PROGRAMMED)
 
     def _connected(
-        self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None, unled: str
+        self, callers: Callers, service: Key, source: Cluster, reason: str, said: Finding | None, unserved: str
     ) -> Finding:
         """Return whether callers reach the endpoints.
 
-        :param unled: why gateways do not lead callers in another namespace there; empty if they may
+        :param unserved: why gateways do not serve callers in another namespace; empty if they do
         """
         consumer = callers.cluster
         if not self._is_reached(source.node):
@@ -179,14 +179,14 @@ class Gather:
             return Finding("False", "NoPath", self._between(consumer.node, source.node).message)
         if source is consumer:
             return Finding("True", CONNECTED, "they are in the same cluster")
-        if unled:
-            return Finding("False", "NoPath", unled)
+        if unserved:
+            return Finding("False", "NoPath", unserved)
         if callers.elsewhere and reason not in (BY_ADDRESSES, BY_GATEWAY) and not external(reason):
             return Finding("False", "NoPath", self._elsewhere_by(reason, callers, service, source))
         return said if said is not None else self._sharing.measured(consumer.node, source.node)
 
     def _not_by_gateway(self, callers: Callers, service: Key, source: Cluster) -> str:
-        """Return why gateways do not lead callers in another namespace to a Service, and the remedy; empty if they do.
+        """Return why gateways do not serve callers in another namespace, and the remedy; empty if they do.
 
         A GatewayPeer is in the namespace of the Service, and applies to all callers in its cluster.
         """
