@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition
+from agent.api.conditions import find_condition, is_true
 from agent.model.jsonpath import InvalidPath, find
 
 Raw = Mapping[str, Any]
@@ -163,7 +163,7 @@ def _job(obj: Raw) -> Progress:
     failed = find_condition(conditions, "Failed") or {}
     if failed.get("status") == "True":
         return Progress(progressing=True, degraded=True, message=str(failed.get("message") or "the Job has failed"))
-    complete = (find_condition(conditions, "Complete") or {}).get("status") == "True"
+    complete = is_true(conditions, "Complete")
     return Progress(not complete, degraded=False, message="Job is finished" if complete else "Job is not finished")
 
 

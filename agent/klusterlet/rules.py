@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 
+from agent.api.conditions import is_true
 from agent.klusterlet.feedback import Feedback, feedback
 from agent.ranking.placing.celexpr import Environment, InvalidExpression
 from agent.ranking.placing.celfunctions import Signature
@@ -84,10 +85,8 @@ def _well_known(rule: Mapping[str, Any], obj: Mapping[str, Any]) -> Found | None
     status = obj.get("status") or {}
     of = (obj.get("apiVersion"), obj.get("kind"))
     if of == ("batch/v1", "Job"):
-        result = any(
-            each.get("type") in ("Complete", "Failed") and each.get("status") == "True"
-            for each in status.get("conditions") or ()
-        )
+        conditions = status.get("conditions")
+        result = is_true(conditions, "Complete") or is_true(conditions, "Failed")
         message = "Job is finished" if result else "Job is not finished"
     elif of == ("v1", "Pod"):
         phase = status.get("phase") or ""

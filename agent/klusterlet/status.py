@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, timestamp
+from agent.api.conditions import find_condition, is_true, timestamp, without_condition
 from agent.klusterlet.feedback import Feedback, Progress
 from agent.klusterlet.manifests import Meta
-from agent.klusterlet.rules import REASONS, Found
+from agent.klusterlet.rules import COMPLETE, REASONS, Found
 
 Raw = dict[str, Any]
 
@@ -211,7 +211,7 @@ def _aggregated(type: str, conditions: Sequence[Mapping[str, Any]]) -> Verdict:
 
 def is_complete(conditions: Iterable[Mapping[str, Any]] | None) -> bool:
     """Return whether a Complete condition holds, after which nothing more is applied."""
-    return (find_condition(conditions, "Complete") or {}).get("status") == "True"
+    return is_true(conditions, COMPLETE)
 
 
 def with_deleting(work: Raw, remaining: str, now: datetime) -> list[Raw]:
@@ -223,4 +223,4 @@ def with_deleting(work: Raw, remaining: str, now: datetime) -> list[Raw]:
     message = "ManifestWork is being deleted" + (f": waiting for {remaining}" if remaining else "")
     found = _Conditions(before, int(work["metadata"].get("generation") or 0), now)
     found.set(DELETING, Verdict("True", "WorkDeleting", message))
-    return [each for each in before if each.get("type") != DELETING] + found.found
+    return without_condition(before, DELETING) + found.found

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, timestamp
+from agent.api.conditions import condition_of, timestamp
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, CRDS, MANIFEST_WORKS, NAMESPACES, Kind
 from agent.api.names.works import APPLIED_FINALIZER, EXECUTOR, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
 from agent.base.backoff import Backoff
@@ -396,8 +396,7 @@ class WorksController(Controller[str]):
             return None
 
     async def _tell_deleting(self, hub: Connected, work: Raw, remains: list[Remains]) -> Raw:
-        known = find_condition((work.get("status") or {}).get("conditions"), status.DELETING)
-        if known is not None and not remains:
+        if condition_of(work, status.DELETING) is not None and not remains:
             return work
         words = abridged([each.words for each in remains], _NAMED, ", ") if remains else ""
         conditions = status.with_deleting(work, words, self._deps.clock.now())
