@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from agent.api.kinds import MANIFEST_WORKS, SECRETS
+from agent.base.listeners import tell
 from agent.clusters.cluster import Cluster
 from agent.clusters.deps import Deps
 from agent.kube import kubeconfig as documents
@@ -144,8 +145,7 @@ class HubController(Controller[Key]):
 
     async def _tell(self, hub: Connected) -> None:
         await hub.works.synced.wait()
-        for turned in self._turned:
-            turned()
+        tell(self._turned)
 
 
 def read(data: Mapping[str, str]) -> Access:

@@ -19,6 +19,7 @@ from agent.api.conditions import condition_of, timestamp
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, CRDS, MANIFEST_WORKS, NAMESPACES, Kind
 from agent.api.names.works import APPLIED_FINALIZER, EXECUTOR, HUB_RESTORED, HUB_VERSION, WORK_FINALIZER
 from agent.base.backoff import Backoff
+from agent.base.listeners import tell
 from agent.clusters.deps import Deps
 from agent.klusterlet import ledger, status
 from agent.klusterlet.accounts import Accounts
@@ -218,8 +219,7 @@ class WorksController(Controller[str]):
 
     def _conclude(self, key: str, outcome: Outcome) -> None:
         self.outcomes[key] = outcome
-        for listener in self._listeners:
-            listener(key)
+        tell(self._listeners, key)
 
     async def _recorded(self, hub: Connected, key: str, work: Work, executor: str, applied: Object | None) -> Raw:
         """Return the AppliedManifestWork with the labels of its ManifestWork."""
