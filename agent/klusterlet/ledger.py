@@ -39,9 +39,7 @@ def applied_manifest_work(name: str, work: Raw, executor: str, agent_id: str, hu
 def read(applied: Raw) -> dict[Identity, Entry]:
     """Return the recorded objects."""
     return {
-        Identity(*(str(each.get(part) or "") for part in Identity._fields)): Entry(
-            str(each.get("version") or ""), str(each.get("uid") or "")
-        )
+        Identity.of(each): Entry(str(each.get("version") or ""), str(each.get("uid") or ""))
         for each in (applied.get("status") or {}).get("appliedResources") or ()
     }
 

@@ -1,5 +1,6 @@
 """Contents of a ManifestWork: its manifests in the order of apply, and the configuration of each. Pure."""
 
+import functools
 import hashlib
 import json
 import re
@@ -7,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from agent.api.conditions import is_true
 from agent.api.kinds import Kind
 from agent.api.names.links import OWN_GROUP
 from agent.api.names.ocm import WORK_GROUP
 from agent.api.names.prefixes import GROUP
 from agent.api.names.works import ADOPT, ALTERNATIVES
+from agent.klusterlet.rules import COMPLETE
 from agent.model.applied import rank
 
 Raw = dict[str, Any]
@@ -46,6 +49,11 @@ class Identity(NamedTuple):
     resource: str
     namespace: str
     name: str
+
+    @classmethod
+    def of(cls, named: Mapping[str, Any]) -> "Identity":
+        """Return the object that the fields of a map name, such as `resourceMeta`; missing ones are empty."""
+        return cls(*(str(named.get(part) or "") for part in cls._fields))
 
 
 class Meta(NamedTuple):
@@ -154,6 +162,21 @@ class Work:
         return (self.raw["metadata"].get("annotations") or {}).get(ADOPT) != "false"
 
     @property
+    def is_complete(self) -> bool:
+        """Whether it has the condition Complete, after which nothing more is applied."""
+        return is_true((self.raw.get("status") or {}).get("conditions"), COMPLETE)
+
+    @functools.cached_property
+    def completed(self) -> frozenset[Identity]:
+        """Objects of manifests with the condition Complete, which are not applied again."""
+        found: dict[Identity, bool] = {}
+        for each in ((self.raw.get("status") or {}).get("resourceStatus") or {}).get("manifests") or ():
+            identity = Identity.of(each.get("resourceMeta") or {})
+            # Of several manifests for one object the first counts.
+            found.setdefault(identity, is_true(each.get("conditions"), COMPLETE))
+        return frozenset(identity for identity, is_completed in found.items() if is_completed)
+
+    @property
     def manifests(self) -> list[Manifest]:
         """All manifests in the order of apply, by kind; equal kinds as written."""
         raws = (self.spec.get("workload") or {}).get("manifests") or []
@@ -186,14 +209,12 @@ class Work:
         """Return whether the deletion of the ManifestWork deletes an object."""
         option = self.spec.get("deleteOption") or {}
         policy = option.get("propagationPolicy") or FOREGROUND
-        if policy == SELECTIVELY_ORPHAN:
-            rules = (option.get("selectivelyOrphans") or {}).get("orphaningRules") or ()
-            return not any(_names(rule, identity) for rule in rules)
-        return bool(policy != ORPHAN)
+        return identity not in self._orphans if policy == SELECTIVELY_ORPHAN else bool(policy != ORPHAN)
 
-
-def _names(rule: Mapping[str, Any], identity: Identity) -> bool:
-    return all(str(rule.get(part) or "") == value for part, value in identity._asdict().items())
+    @functools.cached_property
+    def _orphans(self) -> frozenset[Identity]:
+        option = (self.spec.get("deleteOption") or {}).get("selectivelyOrphans") or {}
+        return frozenset(map(Identity.of, option.get("orphaningRules") or ()))
 
 
 def _matches(config: Mapping[str, Any], meta: Meta) -> bool:

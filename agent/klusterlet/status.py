@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from agent.api.conditions import find_condition, is_true, timestamp, without_condition
+from agent.api.conditions import find_condition, timestamp, without_condition
 from agent.klusterlet.feedback import Feedback, Progress
 from agent.klusterlet.manifests import Meta
-from agent.klusterlet.rules import COMPLETE, REASONS, Found
+from agent.klusterlet.rules import REASONS, Found
 
 Raw = dict[str, Any]
 
@@ -207,11 +207,6 @@ def _aggregated(type: str, conditions: Sequence[Mapping[str, Any]]) -> Verdict:
     if len(conditions) > 1:
         message = f"Aggregated from {len(conditions)} manifest conditions"
     return Verdict(status, AGGREGATED, message)
-
-
-def is_complete(conditions: Iterable[Mapping[str, Any]] | None) -> bool:
-    """Return whether a Complete condition holds, after which nothing more is applied."""
-    return is_true(conditions, COMPLETE)
 
 
 def with_deleting(work: Raw, remaining: str, now: datetime) -> list[Raw]:

@@ -203,7 +203,7 @@ class WorksController(Controller[str]):
             raw = await hub.client.patch_raw(MANIFEST_WORKS, work.name, patch, hub.namespace)
             work = hub.works.absorb(raw)
         wanted = Work(work.decode())
-        if status.is_complete((wanted.raw.get("status") or {}).get("conditions")):
+        if wanted.is_complete:
             return None
         try:
             executor = wanted.executor
@@ -301,7 +301,7 @@ class WorksController(Controller[str]):
             return Result(meta, None, config, status.not_applied(refused))
         if kind is None:
             return Result(meta, None, config, status.not_applied(not_served(manifest.kind)), again=0.0)
-        if is_done(work.raw, meta):
+        if meta.identity in work.completed:
             return Result(meta, kind, config, APPLIED_WELL, seen=seen)
         owns = work.owns(meta.identity)
         try:
@@ -473,12 +473,3 @@ class WorksController(Controller[str]):
             f" ManifestWork again, or remove the annotation {HUB_RESTORED} to have them deleted"
         )
         self._deps.recorder.event(record, "Warning", "HubRestored", message)
-
-
-def is_done(work: Raw, meta: Meta) -> bool:
-    """Return whether a manifest has the condition Complete, after which it is not applied again."""
-    for each in ((work.get("status") or {}).get("resourceStatus") or {}).get("manifests") or ():
-        named = each.get("resourceMeta") or {}
-        if all(str(named.get(part) or "") == value for part, value in meta.identity._asdict().items()):
-            return status.is_complete(each.get("conditions"))
-    return False

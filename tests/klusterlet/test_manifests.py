@@ -96,6 +96,20 @@ def test_the_delete_option_decides_what_a_work_owns(option: Raw | None, *, owns:
     assert found.owns(Identity("apps", "deployments", "shop", "web")) == owns
 
 
+def test_objects_of_complete_manifests_are_completed_and_the_first_of_several_counts() -> None:
+    def state(name: str, *conditions: tuple[str, str]) -> dict[str, Any]:
+        meta = {"group": "", "version": "v1", "kind": "Job", "resource": "jobs", "namespace": "shop", "name": name}
+        return {"resourceMeta": meta, "conditions": [{"type": type, "status": state} for type, state in conditions]}
+
+    complete = ("Complete", "True")
+    states = [state("a", complete), state("b", ("Complete", "False")), state("c"), state("c", complete)]
+    raw = {"metadata": {}, "status": {"resourceStatus": {"manifests": states}}}
+    assert Work(raw).completed == {Identity("", "jobs", "shop", "a")}
+    assert Work({"metadata": {}}).completed == frozenset()
+    assert not Work(raw).is_complete
+    assert Work({"metadata": {}, "status": {"conditions": states[0]["conditions"]}}).is_complete
+
+
 def test_versions_are_sorted_by_kubernetes_priority() -> None:
     versions = ["v11", "v1beta2", "v1", "other", "v1beta1", "v2", "v1alpha1"]
     assert sorted(versions, key=age) == ["other", "v1alpha1", "v1beta1", "v1beta2", "v1", "v2", "v11"]
