@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, Kind
 from agent.api.names.works import APPLIED_FINALIZER, EXECUTOR, HUB_VERSION
 from agent.klusterlet.manifests import Identity, Meta
+from agent.model import applied
 
 Raw = dict[str, Any]
 
@@ -36,11 +37,11 @@ def applied_manifest_work(name: str, work: Raw, executor: str, agent_id: str, hu
     }
 
 
-def read(applied: Raw) -> dict[Identity, Entry]:
+def read(record: Raw) -> dict[Identity, Entry]:
     """Return the recorded objects."""
     return {
         Identity.of(each): Entry(str(each.get("version") or ""), str(each.get("uid") or ""))
-        for each in (applied.get("status") or {}).get("appliedResources") or ()
+        for each in (record.get("status") or {}).get("appliedResources") or ()
     }
 
 
@@ -57,7 +58,8 @@ def intended(ledger: Ledger, wanted: Iterable[Meta]) -> dict[Identity, Entry]:
 def removed(ledger: Ledger, wanted: Collection[Meta]) -> dict[Identity, Entry]:
     """Return recorded objects that no manifest describes any longer.
 
-    An object of an unserved kind is kept: its manifest does not tell the resource.
+    The resource of a manifest is unknown while its kind is not served. It may then describe any recorded object with
+    its API group, namespace and name, so these are kept.
     """
     identities = {each.identity for each in wanted}
     unknown = {(each.group, each.namespace, each.name) for each in wanted if not each.resource}
@@ -69,11 +71,11 @@ def removed(ledger: Ledger, wanted: Collection[Meta]) -> dict[Identity, Entry]:
 
 
 def kind_of(identity: Identity, entry: Entry) -> Kind:
-    """Return the kind of a recorded object. Its field `name` is empty: it is not recorded, and requests need none."""
+    """Return the kind of a recorded object, with an empty name: the ledger has none, and requests need none."""
     return Kind(identity.group, entry.version, identity.resource, "", namespaced=bool(identity.namespace))
 
 
 def title(identity: Identity) -> str:
     """Return a recorded object's name for messages."""
     resource = f"{identity.resource}.{identity.group}" if identity.group else identity.resource
-    return f"{resource} {identity.namespace}/{identity.name}" if identity.namespace else f"{resource} {identity.name}"
+    return applied.title(resource, identity.namespace, identity.name)

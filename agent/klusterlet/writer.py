@@ -20,6 +20,7 @@ from agent.kube.discovery import Discovery
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
 from agent.kube.metadata import LAST_APPLIED
 from agent.kube.reviews import is_allowed
+from agent.kube.rollback import number
 from agent.model.applied import title
 from agent.model.diff import same
 
@@ -267,8 +268,7 @@ def _seen(obj: Raw, wanted: bytes) -> Seen:
 
 
 def _version(obj: Raw) -> int:
-    version = str(obj["metadata"].get("resourceVersion") or "")
-    return int(version) if version.isdigit() else 0
+    return number(str(obj["metadata"].get("resourceVersion") or ""))
 
 
 def not_served(kind: str) -> str:
