@@ -63,7 +63,7 @@ class Result(NamedTuple):
     is_skipped: bool = False
     seen: Seen | None = None
     again: float | None = None
-    """Seconds until the next try; None for none."""
+    """Seconds until the next try; 0 for the usual backoff, None for no try before the next pass."""
 
 
 class Outcome(NamedTuple):
@@ -307,9 +307,7 @@ class WorksController(Controller[str]):
         try:
             found = await writer.apply(kind, manifest.body(kind), config, owns=owns, entry=entry, seen=seen)
         except Refused as error:
-            verdict = status.not_applied(str(error))
-            again = error.again if error.again is not None else 0.0
-            return Result(meta, kind, config, verdict, again=again)
+            return Result(meta, kind, config, status.not_applied(str(error)), again=error.again)
         except InvalidIgnoredField as error:
             return Result(meta, kind, config, status.not_ignored(str(error)))
         if found.rival:

@@ -41,8 +41,8 @@ _decode = msgspec.json.decode
 class Refused(Exception):
     """A manifest that is not applied; the message is the reason."""
 
-    def __init__(self, message: str, again: float | None = None) -> None:
-        """:param again: seconds until the next try; None for the usual backoff"""
+    def __init__(self, message: str, again: float = 0.0) -> None:
+        """:param again: seconds until the next try; 0 for the usual backoff"""
         super().__init__(message)
         self.again = again
 
@@ -121,7 +121,7 @@ class Writer:
         except Conflict as error:
             # After a conflict with another field manager, only a change of the object or of the manifest helps.
             is_lasting = _FIELD_CONFLICT in error.message
-            raise Refused(str(error), _CONFLICT_SECONDS if is_lasting else None) from error
+            raise Refused(str(error), _CONFLICT_SECONDS if is_lasting else 0.0) from error
         except StatusError as error:
             raise Refused(str(error)) from error
         raise AssertionError("unreachable")
