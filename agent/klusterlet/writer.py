@@ -19,7 +19,7 @@ from agent.kube.client import Client
 from agent.kube.discovery import Discovery
 from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
 from agent.kube.metadata import LAST_APPLIED
-from agent.kube.reviews import is_allowed
+from agent.kube.reviews import is_allowed, service_account
 from agent.kube.rollback import number
 from agent.model.applied import title
 from agent.model.diff import same
@@ -143,9 +143,7 @@ class Writer:
             **{"verb": "delete", "group": kind.group, "version": kind.version, "resource": kind.plural},
             **{"namespace": metadata.get("namespace", ""), "name": metadata["name"]},
         }
-        namespace = self._executor.split(":")[2]
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
-        if not await is_allowed(self._agent, {"user": self._executor, "groups": groups}, attributes):
+        if not await is_allowed(self._agent, service_account(self._executor), attributes):
             raise Forbidden(403, "Forbidden", "may not delete")
 
     async def _apply(

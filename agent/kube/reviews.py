@@ -41,6 +41,16 @@ class _RulesReview(msgspec.Struct):
     status: _Rules = msgspec.field(default_factory=_Rules)
 
 
+def service_account(user: str) -> dict[str, Any]:
+    """Return a service account for `is_allowed`, with the groups in which API servers place it.
+
+    :param user: `system:serviceaccount:NAMESPACE:NAME`
+    """
+    _, _, namespace, _ = user.split(":")
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+    return {"user": user, "groups": groups}
+
+
 async def is_allowed(client: Client, user: Mapping[str, Any], attributes: Mapping[str, str]) -> bool:
     """Return whether a user (`user`, `groups`, `uid`, `extra`) is allowed the resource attributes. Raises KubeError."""
     return await _review(client, {**user, "resourceAttributes": attributes})

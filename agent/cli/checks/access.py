@@ -2,16 +2,16 @@
 
 import asyncio
 import json
-from typing import Any
 
 from agent.api.accounts import HOME
-from agent.api.kinds import DEPLOYMENTS, SELF_RULES_REVIEWS, SERVICE_ACCOUNTS, SUBJECT_ACCESS_REVIEWS, Kind
+from agent.api.kinds import DEPLOYMENTS, SELF_RULES_REVIEWS, SERVICE_ACCOUNTS
 from agent.api.ownroles import AGENT
 from agent.api.roles import Grant
 from agent.cli.checks.rights import missing
 from agent.cli.checks.view import Rights
 from agent.cli.options import Failed
 from agent.kube.client import Client, encode
+from agent.kube.reviews import is_allowed, service_account
 
 _AGENT_LABELS = "app.kubernetes.io/name=flotilla,app.kubernetes.io/component=agent"
 _ACCOUNT = "flotilla-agent"
@@ -59,17 +59,9 @@ async def _may(client: Client, user: str, grant: Grant, namespace: str) -> bool:
             "subresource": grant.sub,
             "name": name,
         }
-        spec = {"user": user, "groups": _groups(user), "resourceAttributes": attributes}
-        body = {"apiVersion": SUBJECT_ACCESS_REVIEWS.api_version, "kind": SUBJECT_ACCESS_REVIEWS.name, "spec": spec}
-        if not (await _post(client, SUBJECT_ACCESS_REVIEWS, body))["status"].get("allowed"):
+        if not await is_allowed(client, service_account(user), attributes):
             return False
     return True
-
-
-def _groups(user: str) -> list[str]:
-    """Return the groups in which API servers place a service account."""
-    _, _, namespace, _ = user.split(":")
-    return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
 
 
 async def not_granted(client: Client, namespace: str) -> tuple[Grant, ...] | None:
@@ -79,15 +71,9 @@ async def not_granted(client: Client, namespace: str) -> tuple[Grant, ...] | Non
 
     :param namespace: namespace that the target serves, empty for all
     """
-    body = {
-        "apiVersion": SELF_RULES_REVIEWS.api_version,
-        "kind": SELF_RULES_REVIEWS.name,
-        "spec": {"namespace": namespace or _EVERYWHERE},
-    }
-    status = (await _post(client, SELF_RULES_REVIEWS, body))["status"]
+    kind = SELF_RULES_REVIEWS
+    body = {"apiVersion": kind.api_version, "kind": kind.name, "spec": {"namespace": namespace or _EVERYWHERE}}
+    answer = await client.session.request("POST", kind.path(), body=encode(body), resource=kind.plural)
+    status = json.loads(answer)["status"]
     lacking = missing(status.get("resourceRules") or ())
     return None if lacking and status.get("incomplete") else lacking
-
-
-async def _post(client: Client, kind: Kind, body: Any) -> Any:
-    return json.loads(await client.session.request("POST", kind.path(), body=encode(body), resource=kind.plural))
