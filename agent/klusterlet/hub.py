@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from agent.api.kinds import MANIFEST_WORKS, SECRETS
 from agent.base.listeners import tell
@@ -27,11 +27,6 @@ from agent.runtime.controller import Controller
 log = logging.getLogger(__name__)
 
 KUBECONFIG, CLUSTER_NAME, AGENT_NAME = "kubeconfig", "cluster-name", "agent-name"
-_FILES = {
-    "users": ("user", ("client-certificate", "client-key")),
-    "clusters": ("cluster", ("certificate-authority",)),
-}
-"""Fields of a kubeconfig that may name another key of the Secret."""
 _DASH = "-"
 
 
@@ -158,7 +153,7 @@ def read(data: Mapping[str, str]) -> Access:
         if not values.get(key, b"").strip():
             raise InvalidConfig(f"key {key!r} is missing or empty: join the hub again")
     document = documents.document_of(values[KUBECONFIG])
-    _embed(document, values)
+    documents.embed(document, values)
     names = [values.get(key, b"").decode(errors="replace").strip() for key in (CLUSTER_NAME, AGENT_NAME)]
     return Access(of_document(document), *names)
 
@@ -168,17 +163,3 @@ def _decoded(key: str, value: str) -> bytes:
         return base64.b64decode(value, validate=True)
     except (binascii.Error, ValueError) as error:
         raise InvalidConfig(f"key {key!r} is no base64") from error
-
-
-def _embed(document: dict[str, Any], values: Mapping[str, bytes]) -> None:
-    """Replace names of files by the contents of the Secret's keys with these names."""
-    for section, (field, files) in _FILES.items():
-        for item in document.get(section) or ():
-            entry = item.get(field) if isinstance(item, dict) else None
-            if not isinstance(entry, dict):
-                continue
-            for file in files:
-                name = str(entry.get(file) or "").rpartition("/")[2]
-                if name in values:
-                    del entry[file]
-                    entry[f"{file}-data"] = documents.embedded(values[name])

@@ -2,7 +2,7 @@
 
 import base64
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -181,12 +181,30 @@ def _items(document: Entry, section: str) -> list[Entry]:
     return [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
 
 
-def _absolute(document: Entry, base: Path) -> Entry:
+def embed(document: Entry, files: Mapping[str, bytes]) -> None:
+    """Replace names of files by their contents, if the field has a variant for contents (`-data`).
+
+    :param files: contents by file name; directories in the document's names do not count
+    """
+    for field_name, entry in _entries(document):
+        for field in _FILES.get(field_name, ()):
+            name = str(entry.get(field) or "").rpartition("/")[2]
+            if f"{field}-data" in _TEXTS[field_name] and name in files:
+                del entry[field]
+                entry[f"{field}-data"] = embedded(files[name])
+
+
+def _entries(document: Entry) -> Iterator[tuple[str, Entry]]:
+    """Yield all clusters, contexts and users, with the word for each."""
     for section, field_name in _SECTIONS:
         for item in _items(document, section):
-            entry = item.get(field_name)
-            if isinstance(entry, dict):
-                _resolve(entry, _FILES.get(field_name, ()), base)
+            if isinstance(entry := item.get(field_name), dict):
+                yield field_name, entry
+
+
+def _absolute(document: Entry, base: Path) -> Entry:
+    for field_name, entry in _entries(document):
+        _resolve(entry, _FILES.get(field_name, ()), base)
     return document
 
 

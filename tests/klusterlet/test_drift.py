@@ -68,6 +68,7 @@ def test_the_secret_names_the_cluster_and_the_agent() -> None:
         (secret(kubeconfig=KUBECONFIG), "'cluster-name' is missing"),
         ({"kubeconfig": "%", **secret(**{"cluster-name": "us"})}, "no base64"),
         (secret(kubeconfig="[]", **{"cluster-name": "us"}), "kubeconfig"),
+        (secret(kubeconfig="{clusters: 1, users: 2}", **{"cluster-name": "us"}), "no current-context"),
     ],
 )
 def test_an_invalid_secret_is_refused_with_the_key(data: dict[str, str], reason: str) -> None:

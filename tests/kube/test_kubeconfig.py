@@ -46,6 +46,21 @@ def test_files_that_a_kubeconfig_names_are_found_beside_it(tmp_path: Path) -> No
     assert kubeconfig.cluster_of(found)["certificate-authority"] == str(path.parent / "ca.crt")
 
 
+def test_files_are_embedded_whose_contents_are_given_except_tokens() -> None:
+    written = document("cd", **{"certificate-authority": "/var/run/ca.crt"})
+    written["users"][0]["user"] = {"client-certificate": "tls.crt", "client-key": "other.key", "tokenFile": "token"}
+    kubeconfig.embed(written, {"ca.crt": b"CA", "tls.crt": b"CERTIFICATE", "token": b"t0ken"})
+    assert kubeconfig.cluster_of(written) == {
+        "server": "https://cd:6443",
+        "certificate-authority-data": kubeconfig.embedded(b"CA"),
+    }
+    assert written["users"][0]["user"] == {
+        "client-certificate-data": kubeconfig.embedded(b"CERTIFICATE"),
+        "client-key": "other.key",
+        "tokenFile": "token",
+    }
+
+
 def test_where_there_is_no_file_all_places_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InvalidConfig, match=f"no kubeconfig at {tmp_path}/x: give one"):
         kubeconfig.files(str(tmp_path / "x"))
