@@ -6,11 +6,10 @@ validate their own fields.
 
 from typing import Any
 
-from agent.api.crds.definition import column, crd
+from agent.api.crds.definition import column, crd, ours
 from agent.api.crds.placement import conditions, status_of
 from agent.api.crds.schema import Schema, fields, items, resource, text
 from agent.api.kinds import CLUSTER_MANAGEMENT_ADDONS, MANAGED_CLUSTER_ADDONS
-from agent.api.names.ocm import OURS
 
 _ANY = {"x-kubernetes-preserve-unknown-fields": True}
 
@@ -26,8 +25,7 @@ def hub_crds() -> list[dict[str, Any]]:
     for each in found:
         (version,) = each["spec"]["versions"]
         each["spec"]["versions"] = [{**version, "name": "v1alpha1", "storage": False}, version]
-        each["metadata"]["labels"] = {OURS: "true"}
-    return found
+    return ours(found)
 
 
 def _addon() -> Schema:

@@ -8,7 +8,7 @@ account `default`.
 from typing import Any
 
 from agent.api.crds.definition import AGE, MESSAGE, READY, annotation_column, column, crd
-from agent.api.crds.schema import STATUS, Schema, amounts, fields, resource, text
+from agent.api.crds.schema import STATUS, Schema, amounts, fields, keyed, resource, text
 from agent.api.kinds import (
     CHAPERONS,
     CLUSTER_SOURCES,
@@ -57,8 +57,7 @@ _TARGET_STATUS: Schema = fields(
         "namespaces": {
             "type": "array",
             "description": "What the namespaces of elected pods have in the target; what cannot be read is absent.",
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["name"],
+            **keyed("name"),
             "items": fields(
                 "One namespace.",
                 {

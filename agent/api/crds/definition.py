@@ -5,6 +5,7 @@ from typing import Any
 
 from agent.api.crds.schema import Schema
 from agent.api.kinds import Kind
+from agent.api.names.ocm import OURS
 
 
 def crd(kind: Kind, short_names: Sequence[str], schema: Schema, columns: list[dict[str, Any]]) -> dict[str, Any]:
@@ -35,6 +36,13 @@ def crd(kind: Kind, short_names: Sequence[str], schema: Schema, columns: list[di
             ],
         },
     }
+
+
+def ours(definitions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Label definitions of Open Cluster Management's kinds, to distinguish them from those of its own operator."""
+    for each in definitions:
+        each["metadata"]["labels"] = {OURS: "true"}
+    return definitions
 
 
 def column(name: str, path: str, description: str, **rest: Any) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from typing import Any
 
 from agent.api.crds import gatewayhosts
 from agent.api.crds.definition import AGE, MESSAGE, READY, column, crd
-from agent.api.crds.schema import STATUS, Schema, fields, items, resource, text, whole
+from agent.api.crds.schema import STATUS, Schema, fields, items, keyed, resource, text, whole
 from agent.api.kinds import GATEWAY_PEERS, SERVICE_LINKS
 from agent.api.names.links import ADDRESS_LIMIT, ADDRESSES_LIMIT, AFFINITIES, CA_LIMIT, PEER_SERVICES_LIMIT
 
@@ -110,10 +110,7 @@ def _status() -> Schema:
             "clusters": items(
                 "Who reaches whom.",
                 one,
-                **{
-                    "x-kubernetes-list-type": "map",
-                    "x-kubernetes-list-map-keys": ["cluster", "namespace", "driver", "reason"],
-                },
+                **keyed("cluster", "namespace", "driver", "reason"),
             ),
             **STATUS["properties"],
         },
@@ -138,18 +135,17 @@ _GATEWAY_PEER = (
     "Another cluster, for the gateways of this one, in one namespace. The right to create one decides which clusters"
     " reach the Services of the namespace that the same source shares."
 )
-_MAP_BY_NAME = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
 
 
 def _called(what: str) -> Schema:
     ready = whole("Number of its ready endpoints there.", minimum=0)
     one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS, "ready": ready}, required=["name", "ports"])
-    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_MAP_BY_NAME)
+    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **keyed("name"))
 
 
 def _offered(what: str) -> Schema:
     one = fields("A Service.", {"name": _SERVICE, "ports": _PORTS}, required=["name", "ports"])
-    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **_MAP_BY_NAME)
+    return items(what, one, maxItems=PEER_SERVICES_LIMIT, **keyed("name"))
 
 
 def _gateway_peer() -> Schema:
@@ -200,8 +196,8 @@ def _peer_status() -> Schema:
     return fields(
         "What the agent of this cluster and its gateways see.",
         {
-            "services": items("What stands for the Services.", service, **_MAP_BY_NAME),
-            "udpServices": items("What stands for UDP ports of the Services.", service, **_MAP_BY_NAME),
+            "services": items("What stands for the Services.", service, **keyed("name")),
+            "udpServices": items("What stands for UDP ports of the Services.", service, **keyed("name")),
             **gatewayhosts.FIELDS_OF_STATUS,
             "gateways": {"type": "object", "description": "By pod of the own gateways.", "additionalProperties": says},
             **STATUS["properties"],

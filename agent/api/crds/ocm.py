@@ -7,9 +7,9 @@ hub's operator has installed.
 
 from typing import Any
 
-from agent.api.crds.definition import AGE, column, crd
+from agent.api.crds.definition import AGE, column, crd, ours
 from agent.api.crds.placement import EFFECTS, KEY, PLACEMENT_COLUMNS, conditions, label_selector, placement, status_of
-from agent.api.crds.schema import Schema, amounts, fields, items, resource, text, whole
+from agent.api.crds.schema import Schema, amounts, fields, items, keyed, resource, text, whole
 from agent.api.kinds import (
     ADDON_PLACEMENT_SCORES,
     MANAGED_CLUSTER_SET_BINDINGS,
@@ -18,7 +18,7 @@ from agent.api.kinds import (
     PLACEMENT_DECISIONS,
     PLACEMENTS,
 )
-from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET, OURS
+from agent.api.names.ocm import CONDITION_AVAILABLE, LABEL_CLUSTER_SET
 
 
 def crds() -> list[dict[str, Any]]:
@@ -31,9 +31,7 @@ def crds() -> list[dict[str, Any]]:
         crd(PLACEMENTS, (), placement(), PLACEMENT_COLUMNS),
         crd(PLACEMENT_DECISIONS, (), _decision(), []),
     ]
-    for each in found:
-        each["metadata"]["labels"] = {OURS: "true"}
-    return found
+    return ours(found)
 
 
 _CLUSTER_COLUMNS = [
@@ -67,8 +65,7 @@ def _managed_namespaces(*keys: str) -> Schema:
     name = text("Name of the namespace.", maxLength=63, pattern="^[a-z0-9]([-a-z0-9]*[a-z0-9])?$")
     of_a_set = {"clusterSet": text("The set that asks for it."), **conditions("namespace", mergeable=True)}
     one = fields("One namespace.", {"name": name, **(of_a_set if "clusterSet" in keys else {})}, required=list(keys))
-    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
-    return items("Namespaces of its clusters that are managed together.", one, **keyed)
+    return items("Namespaces of its clusters that are managed together.", one, **keyed(*keys))
 
 
 def _managed_cluster() -> Schema:
@@ -169,12 +166,11 @@ def _scores() -> Schema:
         {"name": text("Name of the score."), "value": whole("Its value.", minimum=-100, maximum=100)},
         required=["name", "value"],
     )
-    keyed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]}
     status = fields(
         "The scores.",
         {
             **conditions("scores", mergeable=True),
-            "scores": items("Scores by name.", one, **keyed),
+            "scores": items("Scores by name.", one, **keyed("name")),
             "validUntil": text("Until when they count; for ever if it is not set.", format="date-time"),
         },
     )

@@ -3,7 +3,7 @@
 from typing import Any
 
 from agent.api.crds.definition import column
-from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, text, whole
+from agent.api.crds.schema import CONDITION, Schema, fields, items, keyed, resource, text, whole
 
 _DOMAIN = r"([a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*/)?"
 KEY: dict[str, Any] = {"maxLength": 316, "pattern": rf"^{_DOMAIN}(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$"}
@@ -28,7 +28,7 @@ _CONDITION: Schema = {
 
 def conditions(of: str, *, mergeable: bool = False) -> dict[str, Schema]:
     """Return a field with conditions, validated as in Open Cluster Management."""
-    listed = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]} if mergeable else {}
+    listed = keyed("type") if mergeable else {}
     return {"conditions": items(f"State of the {of}, one aspect each.", _CONDITION, **listed)}
 
 

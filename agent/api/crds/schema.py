@@ -31,6 +31,11 @@ def items(description: str, schema: Schema, **rest: Any) -> Schema:
     return {"type": "array", "description": description, "items": schema, **rest}
 
 
+def keyed(*keys: str) -> Schema:
+    """Return the part of a list's schema by which the API server merges and compares its items by these fields."""
+    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": list(keys)}
+
+
 def whole(description: str, format: str = "int32", **rest: Any) -> Schema:
     """Return the schema of a field with a whole number."""
     return {"type": "integer", "format": format, "description": description, **rest}
@@ -84,8 +89,7 @@ STATUS: Schema = fields(
             "type": "array",
             "description": "State of the object, one aspect each.",
             "items": CONDITION,
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
+            **keyed("type"),
         }
     },
 )

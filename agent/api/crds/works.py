@@ -2,35 +2,32 @@
 
 from typing import Any
 
-from agent.api.crds.definition import AGE, crd
-from agent.api.crds.schema import CONDITION, Schema, fields, items, resource, text, whole
+from agent.api.crds.definition import AGE, crd, ours
+from agent.api.crds.schema import CONDITION, Schema, fields, items, keyed, resource, text, whole
 from agent.api.kinds import APPLIED_MANIFEST_WORKS, MANIFEST_WORKS
-from agent.api.names.ocm import OURS
 
 
 def hub_crds() -> list[dict[str, Any]]:
     """Return the CRD of ManifestWorks, which a hub serves."""
-    return [_ours(crd(MANIFEST_WORKS, (), _manifest_work(), [AGE]))]
+    return ours([crd(MANIFEST_WORKS, (), _manifest_work(), [AGE])])
 
 
 def klusterlet_crds() -> list[dict[str, Any]]:
     """Return the CRD of AppliedManifestWorks, which a member of a hub serves."""
-    return [_ours(crd(APPLIED_MANIFEST_WORKS, (), _applied_manifest_work(), [AGE]))]
+    return ours([crd(APPLIED_MANIFEST_WORKS, (), _applied_manifest_work(), [AGE])])
 
 
-def _ours(definition: dict[str, Any]) -> dict[str, Any]:
-    definition["metadata"]["labels"] = {OURS: "true"}
-    return definition
-
-
-def _identifier(what: str, *required: str) -> Schema:
-    named = {
+def _identity() -> dict[str, Schema]:
+    return {
         "group": text("API group; empty for the core group."),
         "resource": text("Resource, as deployments."),
         "namespace": text("Namespace; empty for cluster-scoped objects."),
         "name": text("Name."),
     }
-    return fields(what, named, required=list(required))
+
+
+def _identifier(what: str) -> Schema:
+    return fields(what, _identity(), required=["name", "resource"])
 
 
 def _manifest_work() -> Schema:
@@ -66,7 +63,7 @@ def _manifest_work() -> Schema:
 
 
 def _delete_option() -> Schema:
-    rule = _identifier("An object that stays.", "name", "resource")
+    rule = _identifier("An object that stays.")
     return fields(
         "Deletion of the applied objects.",
         {
@@ -95,25 +92,21 @@ def _config() -> Schema:
         "Values to report.",
         {
             "type": text("Kind of rule.", enum=["WellKnownStatus", "JSONPaths"]),
-            "jsonPaths": items("Values.", path, **_by("name")),
+            "jsonPaths": items("Values.", path, **keyed("name")),
         },
         required=["type"],
     )
     return fields(
         "Configuration of the manifests that match.",
         {
-            "resourceIdentifier": _identifier("Manifests; * in name and namespace matches all.", "name", "resource"),
+            "resourceIdentifier": _identifier("Manifests; * in name and namespace matches all."),
             "updateStrategy": _strategy(),
             "feedbackRules": items("Values to report.", feedback),
             "feedbackScrapeType": text("How values are read.", enum=["Poll", "Watch"]),
-            "conditionRules": items("Conditions to report.", _condition_rule(), **_by("condition")),
+            "conditionRules": items("Conditions to report.", _condition_rule(), **keyed("condition")),
         },
         required=["resourceIdentifier"],
     )
-
-
-def _by(key: str) -> Schema:
-    return {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": [key]}
 
 
 def _strategy() -> Schema:
@@ -137,7 +130,7 @@ def _strategy() -> Schema:
         {
             "force": {"type": "boolean", "description": "Whether fields of other managers are taken over."},
             "fieldManager": text("Name of the manager.", default="work-agent", pattern="^work-agent"),
-            "ignoreFields": items("Fields that are left to others.", ignored, **_by("condition")),
+            "ignoreFields": items("Fields that are left to others.", ignored, **keyed("condition")),
         },
     )
     return fields(
@@ -210,10 +203,7 @@ def _applied_manifest_work() -> Schema:
         "One object.",
         {
             "version": text("API version without the group."),
-            "group": text("API group; empty for the core group."),
-            "resource": text("Resource, as deployments."),
-            "namespace": text("Namespace; empty for cluster-scoped objects."),
-            "name": text("Name."),
+            **_identity(),
             "uid": text("UID; empty until the object has been created."),
         },
         required=["name", "resource", "version"],
