@@ -5,7 +5,6 @@ set takes the right to create managedclustersets/bind. Changing the set of a clu
 managedclustersets/join, for both the old and the new set.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -23,38 +22,34 @@ from agent.api.names.ocm import (
     WHEN_UNPLACED_CHOICES,
 )
 from agent.kube.client import Client
-from agent.kube.errors import KubeError
-from agent.kube.reviews import is_allowed
 from agent.model import placementref
-from webhook.review import Answer, Fault, Malformed, Outcome, Request, allowed, forbidden, refused, user_of
-
-REVIEW_SECONDS = 3.0
-"""Seconds that a review of a user's rights may take before the request is refused."""
+from webhook.review import Answer, Fault, Outcome, Request, allowed, forbidden, object_of, old_of, refused, user_of
+from webhook.user_rights import Unreviewed, has_right
 
 _CHOICES = {
     EVALUATE: ("true", "false"),
     KEEP_DECIDED: ("true", "false"),
     WHEN_UNPLACED: WHEN_UNPLACED_CHOICES,
 }
-_TRIES = ("CREATE", "UPDATE")
 
 
 def of_namespace(request: Request) -> Answer:
     """Check the annotations with which the pods of a namespace follow a Placement. Raises Malformed."""
-    after = _object(request, NAMESPACES.name)
+    after = object_of(request, NAMESPACES.name)
     annotations = _annotations(after)
     warnings = []
     if names.annotation(annotations, PLACEMENT_GROUP) and not names.annotation(annotations, PLACEMENT):
         warnings.append(
             f"annotation {PLACEMENT_GROUP} counts for pods that name a Placement themselves: the namespace names none"
         )
-    return _judged(request, placementref.flaws(annotations), placementref.flaws(_annotations(_old(request))), warnings)
+    before = placementref.flaws(_annotations(old_of(request)))
+    return _judged(request, placementref.flaws(annotations), before, warnings)
 
 
 def of_placement(request: Request) -> Answer:
     """Check Flotilla's annotations of a Placement. Raises Malformed."""
-    annotations = _annotations(_object(request, PLACEMENTS.name))
-    return _judged(request, _flaws(annotations), _flaws(_annotations(_old(request))), [])
+    annotations = _annotations(object_of(request, PLACEMENTS.name))
+    return _judged(request, _flaws(annotations), _flaws(_annotations(old_of(request))), [])
 
 
 class SetGuard:
@@ -65,7 +60,7 @@ class SetGuard:
 
     async def of_binding(self, request: Request) -> Answer:
         """Check a created or changed ManagedClusterSetBinding. Raises Malformed."""
-        binding = _object(request, MANAGED_CLUSTER_SET_BINDINGS.name)
+        binding = object_of(request, MANAGED_CLUSTER_SET_BINDINGS.name)
         name = str((binding.get("metadata") or {}).get("name") or "")
         bound = str((binding.get("spec") or {}).get("clusterSet") or "")
         if bound != name:
@@ -81,7 +76,7 @@ class SetGuard:
 
     async def of_cluster(self, request: Request) -> Answer:
         """Check a ManagedCluster that joins or leaves a set. Raises Malformed."""
-        after, before = _set_of(_object(request, MANAGED_CLUSTERS.name)), _set_of(_old(request))
+        after, before = _set_of(object_of(request, MANAGED_CLUSTERS.name)), _set_of(old_of(request))
         if after == before:
             return allowed(request, Outcome.VALID)
         words = "cannot add/remove a ManagedCluster to/from ManagedClusterSet"
@@ -93,11 +88,9 @@ class SetGuard:
             resource = f"{MANAGED_CLUSTER_SETS.plural}/{sub}"
             right = f"the right to create {resource} of API group {OCM_GROUP}, name {name}"
             try:
-                async with asyncio.timeout(REVIEW_SECONDS):
-                    may = await is_allowed(self._client, user, _attributes(name, sub))
-            except (KubeError, TimeoutError) as error:
-                reason = str(error) or f"no answer within {REVIEW_SECONDS:g} s"
-                return forbidden(request, f"it is not known whether user {user['user']!r} has {right}: {reason}")
+                may = await has_right(self._client, user, _attributes(name, sub))
+            except Unreviewed as error:
+                return forbidden(request, f"it is not known whether user {user['user']!r} has {right}: {error}")
             if not may:
                 return forbidden(request, f"user {user['user']!r} {words}: it takes {right}")
         return allowed(request, Outcome.VALID)
@@ -136,18 +129,6 @@ def _flaws(annotations: Mapping[str, str]) -> Iterator[tuple[str, str]]:
 
 
 _DEFAULTS = {EVALUATE: "false", KEEP_DECIDED: "false", WHEN_UNPLACED: STAY}
-
-
-def _object(request: Request, kind: str) -> Mapping[str, Any]:
-    obj = request.get("object")
-    if isinstance(obj, dict) and obj.get("kind") == kind and request.get("operation") in _TRIES:
-        return obj
-    raise Malformed(f"request.object is no {kind} that is made or changed: the webhook's rules may name these only")
-
-
-def _old(request: Request) -> Mapping[str, Any]:
-    old = request.get("oldObject")
-    return old if isinstance(old, dict) else {}
 
 
 def _annotations(obj: Mapping[str, Any]) -> Mapping[str, str]:

@@ -60,6 +60,20 @@ def read(body: bytes) -> dict[str, Any]:
     return request
 
 
+def object_of(request: Request, kind: str) -> Mapping[str, Any]:
+    """Return the created or changed object. Raises Malformed if it is of another kind."""
+    obj = request.get("object")
+    if isinstance(obj, dict) and obj.get("kind") == kind and request.get("operation") in ("CREATE", "UPDATE"):
+        return obj
+    raise Malformed(f"request.object is no {kind} that is made or changed: the webhook's rules may name these only")
+
+
+def old_of(request: Request) -> Mapping[str, Any]:
+    """Return the object before an update; empty for a creation."""
+    old = request.get("oldObject")
+    return old if isinstance(old, dict) else {}
+
+
 def user_of(request: Request) -> dict[str, Any]:
     """Return the requesting user for a SubjectAccessReview. Trust it only if all requests come from an API server."""
     info = request.get("userInfo")

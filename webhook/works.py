@@ -3,7 +3,6 @@
 A user who names an executor needs the right `execute-as` on ManifestWorks of the namespace, for that service account.
 """
 
-import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,31 +10,26 @@ import msgspec
 
 from agent.api.kinds import MANIFEST_WORKS
 from agent.kube.client import Client
-from agent.kube.errors import KubeError
-from agent.kube.reviews import is_allowed
-from webhook.placements import REVIEW_SECONDS
-from webhook.review import Answer, Malformed, Outcome, Request, allowed, bad_request, user_of
+from webhook.review import Answer, Outcome, Request, allowed, bad_request, object_of, old_of, user_of
+from webhook.user_rights import Unreviewed, has_right
 
 SIZE_LIMIT = 512_000
 """Maximum number of bytes of all manifests of a ManifestWork."""
 
 
 class WorkGuard:
-    """Checks ManifestWorks, and with `client` whether users may name their executors."""
+    """Checks manifests of ManifestWorks, and with `client` whether users may name their executors."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def of_work(self, request: Request) -> Answer:
         """Answer to a created or changed ManifestWork. Raises Malformed."""
-        work = request.get("object")
-        if not isinstance(work, dict) or work.get("kind") != MANIFEST_WORKS.name:
-            raise Malformed("request.object is no ManifestWork: the webhook's rules may name these only")
-        old = request.get("oldObject")
+        work = object_of(request, MANIFEST_WORKS.name)
         if reason := flaw(work):
             return bad_request(request, reason)
         executor = _executor(work)
-        if executor is None or executor == _executor(old if isinstance(old, dict) else {}):
+        if executor is None or executor == _executor(old_of(request)):
             return allowed(request, Outcome.VALID)
         return await self._asked(request, *executor)
 
@@ -47,11 +41,9 @@ class WorkGuard:
             "name": f"system:serviceaccount:{namespace}:{name}",
         }
         try:
-            async with asyncio.timeout(REVIEW_SECONDS):
-                may = await is_allowed(self._client, user, attributes)
-        except (KubeError, TimeoutError) as error:
-            reason = str(error) or f"no answer within {REVIEW_SECONDS:g} s"
-            return bad_request(request, f"it is not known whether the executor may be named: {reason}")
+            may = await has_right(self._client, user, attributes)
+        except Unreviewed as error:
+            return bad_request(request, f"it is not known whether the executor may be named: {error}")
         if may:
             return allowed(request, Outcome.VALID)
         who = f"user {user['user']} cannot manipulate the Manifestwork with executor {namespace}/{name}"
