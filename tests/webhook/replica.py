@@ -12,6 +12,8 @@ import aiohttp
 import msgspec
 
 from agent.api.kinds import (
+    CLUSTER_ROLE_BINDINGS,
+    CLUSTER_ROLES,
     MUTATING_WEBHOOKS,
     NAMESPACES,
     PODS,
@@ -89,6 +91,23 @@ class Place:
                 task.cancel()
                 with contextlib.suppress(asyncio.CancelledError):
                     await task
+
+    @contextlib.asynccontextmanager
+    async def user(self, user: str, rules: list[Raw]) -> AsyncIterator[None]:
+        """Give a user rights in all namespaces."""
+        name = self.namespace
+        await self.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
+        bound = {
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name},
+            "subjects": [{"apiGroup": CLUSTER_ROLES.group, "kind": "User", "name": user}],
+        }
+        await self.client.create(CLUSTER_ROLE_BINDINGS, bound)
+        try:
+            yield
+        finally:
+            await self.client.delete(CLUSTER_ROLE_BINDINGS, name)
+            await self.client.delete(CLUSTER_ROLES, name)
 
     async def is_ready(self, webhook: Webhook) -> bool:
         """Return whether /readyz would report success."""

@@ -6,8 +6,6 @@ from typing import Any
 import pytest
 
 from agent.api.kinds import (
-    CLUSTER_ROLE_BINDINGS,
-    CLUSTER_ROLES,
     MANAGED_CLUSTER_SET_BINDINGS,
     MANAGED_CLUSTERS,
     NAMESPACES,
@@ -114,7 +112,7 @@ def binding(set_name: str, name: str | None = None) -> Raw:
 @pytest.fixture
 async def guarded(place: Place, placement_kinds: None) -> AsyncIterator[Place]:
     """Run a webhook that is called for sets, and create a user who may bind and join only the set `prod`."""
-    group, name = MANAGED_CLUSTERS.group, place.namespace
+    group = MANAGED_CLUSTERS.group
     rules = [
         {"apiGroups": [group], "resources": ["managedclusters", "managedclustersetbindings"], "verbs": ["create"]},
         {
@@ -124,18 +122,9 @@ async def guarded(place: Place, placement_kinds: None) -> AsyncIterator[Place]:
             "verbs": ["create"],
         },
     ]
-    reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
-    subjects = [{"apiGroup": CLUSTER_ROLES.group, "kind": "User", "name": "ann"}]
-    async with place.replica("--placements"):
-        await place.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
-        bound = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-        await place.client.create(CLUSTER_ROLE_BINDINGS, bound)
-        try:
-            await until(lambda: asked(place), what="the API server asks about sets")
-            yield place
-        finally:
-            await place.client.delete(CLUSTER_ROLE_BINDINGS, name)
-            await place.client.delete(CLUSTER_ROLES, name)
+    async with place.replica("--placements"), place.user("ann", rules):
+        await until(lambda: asked(place), what="the API server asks about sets")
+        yield place
 
 
 async def asked(place: Place) -> bool:

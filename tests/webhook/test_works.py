@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from agent.api.crds.works import hub_crds
-from agent.api.kinds import CLUSTER_ROLE_BINDINGS, CLUSTER_ROLES, MANIFEST_WORKS
+from agent.api.kinds import MANIFEST_WORKS
 from agent.kube.errors import BadRequest, Forbidden
 from tests.waiting import defined, unserved, until
 from tests.webhook.replica import Place
@@ -65,24 +65,15 @@ async def guarded(place: Place) -> AsyncIterator[Place]:
     """Run a webhook that is called for ManifestWorks; a user may create them and name one executor."""
     for crd in hub_crds():
         await defined(place.client, crd)
-    group, name = MANIFEST_WORKS.group, place.namespace
+    group = MANIFEST_WORKS.group
     account = "system:serviceaccount:shop:deployer"
     rules = [
         {"apiGroups": [group], "resources": ["manifestworks"], "verbs": ["create"]},
         {"apiGroups": [group], "resources": ["manifestworks"], "resourceNames": [account], "verbs": ["execute-as"]},
     ]
-    reference = {"apiGroup": CLUSTER_ROLES.group, "kind": "ClusterRole", "name": name}
-    subjects = [{"apiGroup": CLUSTER_ROLES.group, "kind": "User", "name": "ann"}]
-    async with place.replica("--placements"):
-        await place.client.create(CLUSTER_ROLES, {"metadata": {"name": name}, "rules": rules})
-        bound = {"metadata": {"name": name}, "roleRef": reference, "subjects": subjects}
-        await place.client.create(CLUSTER_ROLE_BINDINGS, bound)
-        try:
-            await until(lambda: asked(place), what="the API server asks about ManifestWorks")
-            yield place
-        finally:
-            await place.client.delete(CLUSTER_ROLE_BINDINGS, name)
-            await place.client.delete(CLUSTER_ROLES, name)
+    async with place.replica("--placements"), place.user("ann", rules):
+        await until(lambda: asked(place), what="the API server asks about ManifestWorks")
+        yield place
     await unserved(place.client, MANIFEST_WORKS)
 
 
