@@ -5,7 +5,8 @@ checks each write itself, so that nothing can change between a check and the wri
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -104,27 +105,19 @@ class Writer:
         what = title(kind.name, body["metadata"].get("namespace", ""), body["metadata"]["name"])
         if kind.namespaced and not body["metadata"].get("namespace"):
             raise Refused("an empty namespace may not be set during creation")
+        attempt = partial(self._apply, kind, body, config, what, owns=owns, entry=entry, seen=seen)
         try:
             await self._check_deletion(kind, body, owns=owns and config.strategy != READ_ONLY)
-            for attempt in range(_ATTEMPTS):
-                try:
-                    return await self._apply(kind, body, config, what, owns=owns, entry=entry, seen=seen)
-                except Conflict as error:
-                    if attempt + 1 == _ATTEMPTS or _FIELD_CONFLICT in error.message:
-                        raise
+            return await _repeated(attempt)
         except Forbidden as error:
             raise self._forbidden(kind, body, error) from error
         except NotFound as error:
             if error.about == body["metadata"]["name"] or "namespaces" in error.message:
                 raise Refused(str(error)) from error
             raise Refused(not_served(kind.name)) from error
-        except Conflict as error:
-            # After a conflict with another field manager, only a change of the object or of the manifest helps.
-            is_lasting = _FIELD_CONFLICT in error.message
-            raise Refused(str(error), _CONFLICT_SECONDS if is_lasting else 0.0) from error
         except StatusError as error:
-            raise Refused(str(error)) from error
-        raise AssertionError("unreachable")
+            # After a conflict with another field manager, only a change of the object or of the manifest helps.
+            raise Refused(str(error), _CONFLICT_SECONDS if _is_field_conflict(error) else 0.0) from error
 
     def _forbidden(self, kind: Kind, body: Raw, error: StatusError) -> Refused:
         if not self._executor:
@@ -258,6 +251,21 @@ class Writer:
             force=bool(options.get("force")),
         )
         return await self._own(kind, _decode(raw, type=dict[str, Any]), owns=owns)
+
+
+async def _repeated(attempt: Callable[[], Awaitable[Written]]) -> Written:
+    """Attempt a write again after a conflict, unless it is about fields of another manager."""
+    for _ in range(_ATTEMPTS - 1):
+        try:
+            return await attempt()
+        except Conflict as error:
+            if _is_field_conflict(error):
+                raise
+    return await attempt()
+
+
+def _is_field_conflict(error: StatusError) -> bool:
+    return isinstance(error, Conflict) and _FIELD_CONFLICT in error.message
 
 
 def _seen(obj: Raw, wanted: bytes) -> Seen:
