@@ -63,15 +63,14 @@ def _next(text: str, position: int, *, is_first: bool) -> tuple[_Step, int]:
         return _descent(inner), after
     if text[position] == ".":
         if position + 1 == len(text) and is_first:
-            return iter_one, position + 1
+            return _itself, position + 1
         return _part(text, position + 1)
     if text[position] == "[" or is_first:
         return _part(text, position)
     raise InvalidPath(f"unexpected {text[position]!r} at character {position + 1}")
 
 
-def iter_one(value: Any) -> Iterator[Any]:
-    """Yield the value itself."""
+def _itself(value: Any) -> Iterator[Any]:
     yield value
 
 
@@ -112,10 +111,10 @@ def _bracket(inner: str) -> _Step:
         return _filter(inner[2:-1])
     steps = []
     for part in _split(inner):
-        quoted = _QUOTED.fullmatch(part)
+        quoted = _unquoted(part)
         index = _INDEX.fullmatch(part)
         if quoted is not None:
-            steps.append(_key(_plain(quoted[1] if quoted[1] is not None else quoted[2])))
+            steps.append(_key(quoted))
         elif index is not None and part.strip():
             steps.append(_slice(index))
         elif _NAME.fullmatch(part.strip()):
@@ -138,6 +137,12 @@ def _split(text: str) -> list[str]:
             parts.append(text[start:at])
             start = at + 1
     return [*parts, text[start:]] if text.strip() else []
+
+
+def _unquoted(text: str) -> str | None:
+    """Return the contents of a text in quotes; None if it is in none."""
+    match = _QUOTED.fullmatch(text)
+    return _plain(match[1] if match[1] is not None else match[2]) if match is not None else None
 
 
 def _plain(name: str) -> str:
@@ -211,18 +216,20 @@ def _operand(text: str) -> Callable[[Any], list[Any]]:
         # Read now, so that an invalid path is reported whatever the object has.
         _steps(text)
         return lambda item: find(text, item)
-    quoted = _QUOTED.fullmatch(text)
-    constant: Any
-    if quoted is not None:
-        constant = _plain(quoted[1] if quoted[1] is not None else quoted[2])
-    elif text in ("true", "false"):
-        constant = text == "true"
-    else:
-        try:
-            constant = int(text) if re.fullmatch(r"-?\d{1,18}", text) else float(text)
-        except ValueError as error:
-            raise InvalidPath(f"{text!r} is no value to compare with") from error
+    constant = _constant(text)
     return lambda item: [constant]
+
+
+def _constant(text: str) -> str | bool | float:
+    quoted = _unquoted(text)
+    if quoted is not None:
+        return quoted
+    if text in ("true", "false"):
+        return text == "true"
+    try:
+        return int(text) if re.fullmatch(r"-?\d{1,18}", text) else float(text)
+    except ValueError as error:
+        raise InvalidPath(f"{text!r} is no value to compare with") from error
 
 
 def _compares(one: Any, operator: str, other: Any) -> bool:
