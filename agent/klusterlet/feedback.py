@@ -18,27 +18,20 @@ _BYTES = 65_536
 _INT64 = 2**63
 
 _CONDITION = '.status.conditions[?(@.type=="{}")].status'
+_REPLICAS = {
+    "ReadyReplicas": ".status.readyReplicas",
+    "Replicas": ".status.replicas",
+    "AvailableReplicas": ".status.availableReplicas",
+}
 _WELL_KNOWN: Mapping[tuple[str, str], Mapping[str, str]] = {
-    ("apps/v1", "Deployment"): {
-        "ReadyReplicas": ".status.readyReplicas",
-        "Replicas": ".status.replicas",
-        "AvailableReplicas": ".status.availableReplicas",
-    },
+    ("apps/v1", "Deployment"): _REPLICAS,
     ("apps/v1", "DaemonSet"): {
         "NumberReady": ".status.numberReady",
         "DesiredNumberScheduled": ".status.desiredNumberScheduled",
         "NumberAvailable": ".status.numberAvailable",
     },
-    ("apps/v1", "StatefulSet"): {
-        "ReadyReplicas": ".status.readyReplicas",
-        "Replicas": ".status.replicas",
-        "AvailableReplicas": ".status.availableReplicas",
-    },
-    ("apps/v1", "ReplicaSet"): {
-        "ReadyReplicas": ".status.readyReplicas",
-        "Replicas": ".status.replicas",
-        "AvailableReplicas": ".status.availableReplicas",
-    },
+    ("apps/v1", "StatefulSet"): _REPLICAS,
+    ("apps/v1", "ReplicaSet"): _REPLICAS,
     ("batch/v1", "Job"): {"JobComplete": _CONDITION.format("Complete"), "JobSucceeded": ".status.succeeded"},
     ("v1", "Pod"): {"PodReady": _CONDITION.format("Ready"), "PodPhase": ".status.phase"},
     ("v1", "PersistentVolumeClaim"): {"ClaimPhase": ".status.phase"},
