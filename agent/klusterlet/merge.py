@@ -47,8 +47,9 @@ def merged(existing: Raw, manifest: Raw) -> Raw:
     Labels and annotations are merged. A key is removed if the work agent has set it earlier and the manifest no longer
     has it, or if the manifest has it with a dash at its end.
     """
-    kept = {key: existing[key] for key in ("status",) if key in existing}
-    body = {**copy.deepcopy(manifest), **kept}
+    body = copy.deepcopy(manifest)
+    if "status" in existing:
+        body["status"] = existing["status"]
     metadata = {key: value for key, value in existing["metadata"].items() if key != "managedFields"}
     given = manifest.get("metadata") or {}
     for field in ("labels", "annotations"):

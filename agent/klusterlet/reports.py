@@ -18,7 +18,7 @@ from agent.klusterlet.accounts import Accounts
 from agent.klusterlet.drift import POLL_SECONDS, Watches
 from agent.klusterlet.feedback import Feedback, progress
 from agent.klusterlet.hub import HubController
-from agent.klusterlet.manifests import Identity
+from agent.klusterlet.manifests import Identity, digest
 from agent.klusterlet.rules import Answer, Question
 from agent.klusterlet.status import Told
 from agent.klusterlet.works import Result, WorksController
@@ -38,10 +38,11 @@ _SERVES = f"{rules.__name__}:{rules.answer.__name__}"
 
 
 class _Known(NamedTuple):
-    """State of an object when it was read."""
+    """State of an object when it was read last."""
 
     version: str
-    config: int
+    config: bytes
+    """Digest of the rules that were evaluated, and of the account that read the object."""
     told: Told
 
 
@@ -116,10 +117,8 @@ class ReportsController(Controller[str]):
         identity = result.meta.identity
         watched = self._watches.get(identity, result.kind)
         version = watched.version if self._watches.is_watched(identity, result.kind) and watched is not None else ""
-        last, config = (
-            known.get(identity),
-            hash(msgspec.json.encode([executor, result.config.feedback, result.config.conditions])),
-        )
+        last = known.get(identity)
+        config = digest(executor, result.config.feedback, result.config.conditions)
         if last is None or not version or (last.version, last.config) != (version, config):
             found, told = await self._read(result, executor)
             last = known[identity] = _Known(found, config, told)

@@ -18,7 +18,7 @@ from agent.klusterlet.ledger import Entry
 from agent.klusterlet.manifests import CREATE_ONLY, READ_ONLY, SERVER_SIDE_APPLY, Config, Identity, digest
 from agent.kube.client import Client
 from agent.kube.discovery import Discovery
-from agent.kube.errors import AlreadyExists, Conflict, Forbidden, NotFound, StatusError
+from agent.kube.errors import Conflict, Forbidden, NotFound, StatusError
 from agent.kube.metadata import LAST_APPLIED
 from agent.kube.reviews import is_allowed, service_account
 from agent.kube.rollback import number
@@ -197,11 +197,8 @@ class Writer:
             kept = {key: value for key, value in (metadata.get(field) or {}).items() if not key.endswith("-")}
             if field in metadata:
                 metadata[field] = kept
-        try:
-            raw = await self._client.create_raw(kind, {**body, "metadata": metadata}, manager=WORK_MANAGER)
-        except AlreadyExists as error:
-            # Created since the read: the next attempt updates it.
-            raise Conflict(error.status, error.reason, error.message) from error
+        # If the object was created since the read, AlreadyExists is a conflict, and the next attempt updates it.
+        raw = await self._client.create_raw(kind, {**body, "metadata": metadata}, manager=WORK_MANAGER)
         return _decode(raw, type=dict[str, Any])
 
     async def _own(self, kind: Kind, existing: Raw, *, owns: bool) -> Raw:
