@@ -20,7 +20,6 @@ from agent.api.kinds import (
     APPLIED_MANIFEST_WORKS,
     CLUSTER_ROLE_BINDINGS,
     CLUSTER_ROLES,
-    CONFIGMAPS,
     MANIFEST_WORKS,
     NAMESPACES,
     SECRETS,
@@ -65,10 +64,9 @@ class Pair:
     member: Client
     clusters: Sandbox
     namespace: str
-    deps: Deps | None = None
 
     @contextlib.asynccontextmanager
-    async def at_work(self, *, cluster: Cluster | None = None, **options: Any) -> AsyncIterator[Deps]:
+    async def at_work(self, *, cluster: Cluster | None = None, **options: Any) -> AsyncIterator[None]:
         """Run the member's controllers, with all rights or with those of `cluster`."""
         settings = {"hub_secret": "hub-one", "namespace": self.namespace, "discovery_interval": 1.0}
         settings["works_account"] = ACCOUNT
@@ -82,9 +80,8 @@ class Pair:
 
             return factory
 
-        async with running(cluster or self.clusters["member"], *map(built, range(3)), **settings) as deps:
-            self.deps = deps
-            yield deps
+        async with running(cluster or self.clusters["member"], *map(built, range(3)), **settings):
+            yield
 
     async def empower(self) -> None:
         """Give the account of ManifestWorks without an executor all rights."""
@@ -251,6 +248,3 @@ def kubeconfig_with_files(text: str) -> tuple[str, dict[str, str]]:
                 files[file] = Path(entry[name]).read_text()
             entry[name] = file
     return json.dumps(document), files
-
-
-__all__ = ["CONFIGMAPS", "Pair", "kubeconfig_with_files"]

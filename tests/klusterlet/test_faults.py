@@ -18,7 +18,6 @@ from tests.controllers.limited import limited
 from tests.controllers.target_links import kubeconfig
 from tests.klusterlet.conftest import ACCOUNT, Pair, kubeconfig_with_files
 from tests.kube.relay import Relay
-from tests.waiting import until
 
 pytestmark = pytest.mark.cluster
 
@@ -135,7 +134,6 @@ async def test_a_replaced_secret_leads_to_another_connection_with_files_as_keys(
         await pair.join(kubeconfig=document, **files, **{"agent-name": "agent-2"})
         await pair.edit("w", pair.config("a", {"b": "2"}))
         await pair.copy(CONFIGMAPS, "a", lambda obj: obj["data"] == {"b": "2"})
-        await until(lambda: pair.deps is not None)
 
 
 async def test_the_rights_of_a_member_in_hub_and_cluster_are_enough(pair: Pair, tmp_path: Path) -> None:
