@@ -1,4 +1,4 @@
-"""Accounts by whose rights the objects of ManifestWorks are read, written and deleted: never by the agent's own."""
+"""Service accounts that read, write and delete the objects of ManifestWorks: the agent's own rights do not count."""
 
 from agent.clusters.deps import Deps
 from agent.kube.client import Client

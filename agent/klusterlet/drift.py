@@ -1,4 +1,4 @@
-"""Changes by others to the objects of ManifestWorks: metadata watches, and the pauses between repairs."""
+"""Changes by other writers to objects of ManifestWorks: metadata watches, and the pauses between repairs."""
 
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
@@ -142,7 +142,7 @@ class Watches:
         self._informers.drop(informer)
 
     def is_watched(self, identity: Identity, kind: Kind) -> bool:
-        """Return whether changes of an object are noticed now."""
+        """Return whether a watch that works reports changes of an object."""
         found = self._running.get((kind, identity.namespace))
         return found is not None and found[0].synced.is_set() and found[0].error is None
 

@@ -60,12 +60,12 @@ class Connected:
 
     @property
     def is_read(self) -> bool:
-        """Whether all ManifestWorks are known."""
+        """Whether all ManifestWorks have been listed once."""
         return self.works.synced.is_set()
 
     @property
     def is_current(self) -> bool:
-        """Whether the ManifestWorks are known and up to date, so that a missing one does not exist."""
+        """Whether the cached ManifestWorks are up to date, so that the hub lacks one that is not cached."""
         return self.is_read and self.works.error is None and not self.works.relisting
 
     def applied_name(self, work: str) -> str:

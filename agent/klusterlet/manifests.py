@@ -32,7 +32,7 @@ _OWN_GROUPS = (WORK_GROUP, OWN_GROUP, GROUP)
 
 
 def barrier(group: str) -> str:
-    """Return why no ManifestWork may write objects of an API group, by whatever rights; empty if it may."""
+    """Return why no ManifestWork may write objects of an API group, whatever its rights; empty if it may."""
     if group not in _OWN_GROUPS:
         return ""
     return f"objects of {group} are not applied: they govern ManifestWorks or the agent; create them in the cluster"
@@ -245,7 +245,7 @@ def _is_like(pattern: str, text: str) -> bool:
 
 
 def age(api_version: str) -> tuple[int, int, int, int]:
-    """Return the sort key of an API version, the newest last: v2, v1, v1beta1, v1alpha1, others, as in Kubernetes."""
+    """Return the sort key of an API version by Kubernetes' version priority: others, v1alpha1, v1beta1, v1, v2."""
     match = _VERSION.fullmatch(api_version.rpartition("/")[2])
     if match is None:
         return (0, 0, 0, 0)

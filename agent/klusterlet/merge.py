@@ -184,7 +184,7 @@ def is_made_by_works(obj: Raw) -> bool:
 
 
 def last_writer(obj: Raw) -> str:
-    """Return the field manager that was the last to write an object, as a rival of the present ManifestWork."""
+    """Return the field manager that was the last to write an object, or `ANOTHER_WORK`."""
 
     def when(entry: Mapping[str, Any]) -> tuple[str, bool]:
         return str(entry.get("time") or ""), not _is_work_agent(entry)

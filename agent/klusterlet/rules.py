@@ -1,4 +1,4 @@
-"""Condition rules and feedback rules of ManifestWorks: what they say about an object, evaluated in a worker. Pure."""
+"""Evaluates condition rules and feedback rules of ManifestWorks for an object, in a worker process. Pure."""
 
 import functools
 from collections.abc import Mapping
@@ -67,7 +67,7 @@ def unanswered(rules: list[dict[str, Any]], reason: str) -> list[Found]:
 
 
 def evaluate(rule: Mapping[str, Any], obj: Mapping[str, Any]) -> Found | None:
-    """Return the condition of a rule; None for a well-known one of a kind that has none."""
+    """Return the condition of a rule; None if a rule for well-known conditions meets a kind without any."""
     if rule.get("type") == "WellKnownConditions":
         return _well_known(rule, obj)
     try:

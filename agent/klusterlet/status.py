@@ -57,8 +57,8 @@ def not_fetched(reason: str) -> Verdict:
     return Verdict("Unknown", "FetchingResourceFailed", f"Failed to fetch resource: {reason}")
 
 
-def is_skipped(api_version: str) -> Verdict:
-    """Return the verdict on a manifest with a newer version that is applied."""
+def skipped_for(api_version: str) -> Verdict:
+    """Return the verdict on a manifest that is skipped, because its alternative in another version is applied."""
     return Verdict("True", "ManifestSkipped", f"Skipped: the manifest of version {api_version} is applied")
 
 

@@ -1,11 +1,11 @@
-"""ManifestWorks of this cluster: applied, corrected after changes by others, deleted, evicted if the hub lacks them.
+"""Applies the hub's ManifestWorks for this cluster, reverts changes by other writers, deletes and evicts objects.
 
 Watches  ManifestWorks in the hub, AppliedManifestWorks, CRDs, and the metadata of applied objects.
 Writes   the objects of ManifestWorks; AppliedManifestWorks, whose status names each object before it is created;
          finalizers of ManifestWorks; their condition Deleting.
 Keys are names of AppliedManifestWorks: digest of the hub's address, dash, name of the ManifestWork.
-If the hub is away, objects are still corrected and nothing is evicted. If the hub was restored from a backup that is
-older than an AppliedManifestWork, that one is not evicted until a user removes its annotation.
+While the hub is unreachable, changes are still reverted, and nothing is evicted. If the hub was restored from a backup
+that is older than an AppliedManifestWork, a user has to remove an annotation before it is evicted.
 """
 
 import asyncio
@@ -99,7 +99,7 @@ class WorksController(Controller[str]):
         self._client = deps.local.client
         self._applied = deps.local.informer(APPLIED_MANIFEST_WORKS)
         self._discovery = Discovery(self._client)
-        self._kinds_turned = -_RECHECK_SECONDS
+        self._crds_changed = -_RECHECK_SECONDS
         self._seen: dict[str, dict[Identity, Seen]] = {}
         self._repairs = Repairs()
         self._busy: set[str] = set()
@@ -141,7 +141,7 @@ class WorksController(Controller[str]):
         if not self._crds.synced.is_set():
             return
         self._discovery = Discovery(self._client)
-        self._kinds_turned = self._now()
+        self._crds_changed = self._now()
         for key in self._unsettled:
             self.queue.add(key)
 
@@ -151,8 +151,8 @@ class WorksController(Controller[str]):
                 self.queue.add(key)
 
     def _kinds_may_change(self) -> bool:
-        """Return whether a definition has just changed. The API server serves its kinds some time later."""
-        return self._now() - self._kinds_turned < _RECHECK_SECONDS
+        """Return whether a CRD has changed recently. The API server serves its kinds some time later."""
+        return self._now() - self._crds_changed < _RECHECK_SECONDS
 
     def _touched(self, identity: Identity, obj: Object | None) -> None:
         for key in self._watches.keys(identity):
@@ -274,7 +274,7 @@ class WorksController(Controller[str]):
             kind, meta = served[each.ordinal], metas[each.ordinal]
             config = work.config(meta)
             if each.ordinal in left_out:
-                verdict = status.is_skipped(left_out[each.ordinal].api_version)
+                verdict = status.skipped_for(left_out[each.ordinal].api_version)
                 results.append(Result(meta, kind, config, verdict, is_skipped=True))
             else:
                 seen, entry = self._seen.get(key, {}).get(meta.identity), entries.get(meta.identity)
@@ -373,11 +373,11 @@ class WorksController(Controller[str]):
         metadata = work["metadata"]
         if WORK_FINALIZER not in (metadata.get("finalizers") or ()):
             return None
-        work = await self._tell_deleting(hub, work, [])
+        work = await self._report_deleting(hub, work, [])
         applied = applied or await self._live(key)
         remains = await self._clean_up(applied, Work(work)) if applied is not None else []
         if remains:
-            await self._tell_deleting(hub, work, remains)
+            await self._report_deleting(hub, work, remains)
             return self._pause(key, _DELETION_SECONDS)
         finalizers = [each for each in metadata["finalizers"] if each != WORK_FINALIZER]
         patch = {"metadata": {"finalizers": finalizers, "resourceVersion": work["metadata"]["resourceVersion"]}}
@@ -387,13 +387,13 @@ class WorksController(Controller[str]):
         return None
 
     async def _live(self, key: str) -> Object | None:
-        """Return an AppliedManifestWork from the API server: it may have been created without an answer."""
+        """Read an AppliedManifestWork: it may exist although the answer to its creation was lost."""
         try:
             return self._applied.absorb(await self._client.get_raw(APPLIED_MANIFEST_WORKS, key))
         except NotFound:
             return None
 
-    async def _tell_deleting(self, hub: Connected, work: Raw, remains: list[Remains]) -> Raw:
+    async def _report_deleting(self, hub: Connected, work: Raw, remains: list[Remains]) -> Raw:
         if condition_of(work, status.DELETING) is not None and not remains:
             return work
         words = abridged([each.words for each in remains], _NAMED, ", ") if remains else ""
@@ -446,7 +446,8 @@ class WorksController(Controller[str]):
         if HUB_RESTORED in annotations:
             return None
         if key.startswith(hub.hash) and await self._is_restored(hub, annotations.get(HUB_VERSION, "")):
-            self._keep(await self._patch(key, {"metadata": {"annotations": {HUB_RESTORED: self._stamp()}}}))
+            record = await self._patch(key, {"metadata": {"annotations": {HUB_RESTORED: self._stamp()}}})
+            self._report_restored(record)
             return None
         started = (record.get("status") or {}).get("evictionStartTime")
         if not started:
@@ -462,10 +463,10 @@ class WorksController(Controller[str]):
         return timestamp(self._deps.clock.now())
 
     async def _is_restored(self, hub: Connected, version: str) -> bool:
-        """Return True if the hub's resource version is lower than that at which it had the ManifestWork."""
+        """Return True if the hub's resource version is lower than one that its ManifestWork had."""
         return number(await hub.client.version(MANIFEST_WORKS, hub.namespace)) < number(version or "0")
 
-    def _keep(self, record: Raw) -> None:
+    def _report_restored(self, record: Raw) -> None:
         message = (
             "the hub was restored from a backup that lacks the ManifestWork: its objects are kept; create the"
             f" ManifestWork again, or remove the annotation {HUB_RESTORED} to have them deleted"

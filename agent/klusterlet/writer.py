@@ -59,15 +59,19 @@ class Seen(NamedTuple):
 
 
 class Written(NamedTuple):
-    """Result of applying one manifest; without an object if a manifest only reads and nothing exists."""
+    """Result of applying one manifest."""
 
     seen: Seen | None
+    """State of the object; None if the strategy is ReadOnly and the object does not exist."""
     rival: str = ""
     """Writer whose change was reverted; empty if nothing was."""
 
 
 def signature(metadata: Mapping[str, Any]) -> bytes:
-    """Return a digest of metadata that changes with the object's contents, except its status where that is possible."""
+    """Return a digest of metadata that changes with the object's contents.
+
+    It also changes with the status of kinds that have no generation.
+    """
     annotations = {key: value for key, value in (metadata.get("annotations") or {}).items() if key != LAST_APPLIED}
     parts = [
         metadata.get("uid"),
@@ -128,7 +132,7 @@ class Writer:
         return Refused(f"not allowed to apply the resource {named}{why}, will try again in 1m0s", 60.0)
 
     async def _check_deletion(self, kind: Kind, body: Raw, *, owns: bool) -> None:
-        """Refuse an object that the executor may not delete, as it will delete it for the ManifestWork."""
+        """Refuse an object that the executor may not delete: deleting the ManifestWork deletes it by these rights."""
         if not self._executor or not owns:
             return
         metadata = body["metadata"]

@@ -16,8 +16,8 @@ from agent.klusterlet.status import (
     IS_AVAILABLE,
     NOT_AVAILABLE,
     Told,
-    is_skipped,
     not_applied,
+    skipped_for,
     status,
     with_deleting,
 )
@@ -222,7 +222,7 @@ def test_a_work_without_trouble_is_applied_and_available() -> None:
 def test_failures_are_counted() -> None:
     some = [
         told(0, "a", applied=not_applied("denied"), available=NOT_AVAILABLE),
-        told(1, "b", applied=is_skipped("x/v2"), available=None),
+        told(1, "b", applied=skipped_for("x/v2"), available=None),
         told(2, "c", available=INCOMPLETE),
     ]
     found = status(work(), some, NOW)
