@@ -20,7 +20,7 @@ from agent.klusterlet.feedback import Feedback, progress
 from agent.klusterlet.hub import HubController
 from agent.klusterlet.manifests import Identity, digest
 from agent.klusterlet.rules import Answer, Question
-from agent.klusterlet.status import Told
+from agent.klusterlet.status import ManifestState
 from agent.klusterlet.works import Result, WorksController
 from agent.kube.errors import NotFound, StatusError
 from agent.kube.store import Object
@@ -43,7 +43,7 @@ class _Known(NamedTuple):
     version: str
     config: bytes
     """Digest of the rules that were evaluated, and of the account that read the object."""
-    told: Told
+    state: ManifestState
 
 
 class ReportsController(Controller[str]):
@@ -89,10 +89,10 @@ class ReportsController(Controller[str]):
             # The works controller reports once it has applied the present generation.
             return None
         known = self._known.get(key, {})
-        told = [await self._told(each, known, outcome.executor) for each in outcome.results]
+        states = [await self._state(each, known, outcome.executor) for each in outcome.results]
         present = {each.meta.identity for each in outcome.results}
         self._known[key] = {identity: each for identity, each in known.items() if identity in present}
-        wanted = status.status(raw, told, self._deps.clock.now())
+        wanted = status.status(raw, states, self._deps.clock.now())
         if not same(raw.get("status") or {}, wanted):
             patch = {"status": wanted}
             answer = await hub.client.patch_raw(MANIFEST_WORKS, work.name, patch, hub.namespace, sub="status")
@@ -109,36 +109,36 @@ class ReportsController(Controller[str]):
         )
         return POLL_SECONDS if unwatched else None
 
-    async def _told(self, result: Result, known: dict[Identity, _Known], executor: str) -> Told:
+    async def _state(self, result: Result, known: dict[Identity, _Known], executor: str) -> ManifestState:
         if result.is_skipped:
-            return Told(result.meta, result.applied, None)
+            return ManifestState(result.meta, result.applied, None)
         if result.kind is None or not result.meta.name:
-            return Told(result.meta, result.applied, status.INCOMPLETE)
+            return ManifestState(result.meta, result.applied, status.INCOMPLETE)
         identity = result.meta.identity
         watched = self._watches.get(identity, result.kind)
         version = watched.version if self._watches.is_watched(identity, result.kind) and watched is not None else ""
         last = known.get(identity)
         config = digest(executor, result.config.feedback, result.config.conditions)
         if last is None or not version or (last.version, last.config) != (version, config):
-            found, told = await self._read(result, executor)
-            last = known[identity] = _Known(found, config, told)
+            found, state = await self._read(result, executor)
+            last = known[identity] = _Known(found, config, state)
         rival = self._works.rival(identity)
-        return replace(last.told, meta=result.meta, applied=result.applied, contested=rival)
+        return replace(last.state, meta=result.meta, applied=result.applied, contested=rival)
 
-    async def _read(self, result: Result, executor: str) -> tuple[str, Told]:
+    async def _read(self, result: Result, executor: str) -> tuple[str, ManifestState]:
         """Return the version and the state of an object, as far as the account may read it."""
         kind, meta, config = result.kind, result.meta, result.config
         assert kind is not None
         try:
             raw = await self._accounts.client(executor).get_raw(kind, meta.name, meta.namespace)
         except NotFound:
-            return "", Told(meta, result.applied, status.NOT_AVAILABLE)
+            return "", ManifestState(meta, result.applied, status.NOT_AVAILABLE)
         except StatusError as error:
-            return "", Told(meta, result.applied, status.not_fetched(str(error)))
+            return "", ManifestState(meta, result.applied, status.not_fetched(str(error)))
         obj: Raw = msgspec.json.decode(raw)
         asked = Question([dict(each) for each in config.conditions], raw, [dict(each) for each in config.feedback])
         found = await self._ruled(asked)
-        told = Told(
+        state = ManifestState(
             meta,
             result.applied,
             status.IS_AVAILABLE,
@@ -147,7 +147,7 @@ class ReportsController(Controller[str]):
             rules=found.conditions,
             progress=progress(obj),
         )
-        return str(obj["metadata"]["resourceVersion"]), told
+        return str(obj["metadata"]["resourceVersion"]), state
 
     async def _ruled(self, asked: Question) -> Answer:
         if not asked.rules and not asked.feedback:

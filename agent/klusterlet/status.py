@@ -63,8 +63,8 @@ def skipped_for(api_version: str) -> Verdict:
 
 
 @dataclass(frozen=True)
-class Told:
-    """State of one manifest."""
+class ManifestState:
+    """State of one manifest and its object."""
 
     meta: Meta
     applied: Verdict
@@ -104,7 +104,7 @@ class _Conditions:
         return self.found + [each for each in kept if each.get("reason") not in _GENERATED]
 
 
-def status(work: Raw, told: Iterable[Told], now: datetime) -> Raw:
+def status(work: Raw, states: Iterable[ManifestState], now: datetime) -> Raw:
     """Return the status of a ManifestWork, from the state of all its manifests."""
     before = work.get("status") or {}
     generation = int(work["metadata"].get("generation") or 0)
@@ -112,10 +112,10 @@ def status(work: Raw, told: Iterable[Told], now: datetime) -> Raw:
         _who(each.get("resourceMeta") or {}): each
         for each in (before.get("resourceStatus") or {}).get("manifests") or ()
     }
-    all_told = sorted(told, key=lambda each: each.meta.ordinal)
-    manifests = [_manifest(each, known.get(_who(each.meta.written()), {}), generation, now) for each in all_told]
+    ordered = sorted(states, key=lambda each: each.meta.ordinal)
+    manifests = [_manifest(each, known.get(_who(each.meta.written()), {}), generation, now) for each in ordered]
     whole = _Conditions(before.get("conditions") or (), generation, now)
-    _conclude(whole, all_told, manifests)
+    _conclude(whole, ordered, manifests)
     return {"conditions": whole.with_others(), "resourceStatus": {"manifests": manifests}}
 
 
@@ -124,55 +124,54 @@ def _who(meta: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(meta.get(each) for each in ("group", "version", "kind", "namespace", "name"))
 
 
-def _manifest(told: Told, before: Raw, generation: int, now: datetime) -> Raw:
+def _manifest(state: ManifestState, before: Raw, generation: int, now: datetime) -> Raw:
     found = _Conditions(before.get("conditions") or (), generation, now)
-    found.set(APPLIED, told.applied)
+    found.set(APPLIED, state.applied)
     values: list[Raw] = []
-    if told.available is not None:
-        found.set(AVAILABLE, told.available)
-    if told.feedback is not None:
-        values = told.feedback.values
+    if state.available is not None:
+        found.set(AVAILABLE, state.available)
+    if state.feedback is not None:
+        values = state.feedback.values
         changed = values != ((before.get("statusFeedback") or {}).get("values") or [])
-        found.set(SYNCED, _synced(told), changed=changed)
-    for rule in told.rules:
+        found.set(SYNCED, _synced(state.feedback, has_rules=state.has_rules), changed=changed)
+    for rule in state.rules:
         found.set(rule.type, Verdict(rule.status, rule.reason, rule.message))
-    by_rule = {rule.type for rule in told.rules}
-    for type, holds in _by_kind(told.progress):
-        if type not in by_rule and told.progress is not None:
-            found.set(type, Verdict(str(holds), BY_KIND, told.progress.message))
-    if told.contested:
+    by_rule = {rule.type for rule in state.rules}
+    for type, verdict in _by_kind(state.progress).items():
+        if type not in by_rule:
+            found.set(type, verdict)
+    if state.contested:
         message = (
-            f"{told.contested} has changed the object several times: remove the fields from one of the two, or set"
+            f"{state.contested} has changed the object several times: remove the fields from one of the two, or set"
             " updateStrategy ServerSideApply with ignoreFields"
         )
         found.set(CONTESTED, Verdict("True", "Contested", message))
     feedback = {"statusFeedback": {"values": values}} if values else {"statusFeedback": {}}
-    return {"resourceMeta": told.meta.written(), "conditions": found.with_others(), **feedback}
+    return {"resourceMeta": state.meta.written(), "conditions": found.with_others(), **feedback}
 
 
-def _by_kind(progress: Progress | None) -> list[tuple[str, bool]]:
+def _by_kind(progress: Progress | None) -> dict[str, Verdict]:
     if progress is None:
-        return []
-    return [(PROGRESSING, progress.progressing), (DEGRADED, progress.degraded)]
+        return {}
+    states = {PROGRESSING: progress.progressing, DEGRADED: progress.degraded}
+    return {type: Verdict(str(holds), BY_KIND, progress.message) for type, holds in states.items()}
 
 
-def _synced(told: Told) -> Verdict:
-    if not told.has_rules:
+def _synced(feedback: Feedback, *, has_rules: bool) -> Verdict:
+    if not has_rules:
         return Verdict("True", "NoStatusFeedbackSynced", "")
-    errors = told.feedback.errors if told.feedback is not None else []
-    if errors:
+    if errors := feedback.errors:
         text = errors[0] if len(errors) == 1 else f"[{', '.join(errors)}]"
         return Verdict("False", "StatusFeedbackSyncFailed", f"Sync status feedback failed with error {text}")
     return Verdict("True", "StatusFeedbackSynced", "")
 
 
-def _conclude(whole: _Conditions, told: Sequence[Told], manifests: Sequence[Raw]) -> None:
-    if all(each.applied.status == "True" for each in told):
+def _conclude(whole: _Conditions, states: Sequence[ManifestState], manifests: Sequence[Raw]) -> None:
+    if all(each.applied.status == "True" for each in states):
         whole.set(APPLIED, Verdict("True", "AppliedManifestWorkComplete", "Apply manifest work complete"))
     else:
         whole.set(APPLIED, Verdict("False", "AppliedManifestWorkFailed", "Failed to apply manifest work"))
-    states = [each.available.status for each in told if each.available is not None]
-    whole.set(AVAILABLE, _available(states))
+    whole.set(AVAILABLE, _available([each.available.status for each in states if each.available is not None]))
     ruled: dict[str, list[Mapping[str, Any]]] = {}
     for manifest in manifests:
         for condition in manifest["conditions"]:
@@ -180,21 +179,21 @@ def _conclude(whole: _Conditions, told: Sequence[Told], manifests: Sequence[Raw]
                 ruled.setdefault(condition["type"], []).append(condition)
     for type, conditions in ruled.items():
         whole.set(type, _aggregated(type, conditions))
-    degraded = [each.progress.message for each in told if each.progress is not None and each.progress.degraded]
-    moving = [each.progress.message for each in told if each.progress is not None and each.progress.progressing]
-    unapplied = [each.applied.message for each in told if each.applied.status != "True"]
+    degraded = [each.progress.message for each in states if each.progress is not None and each.progress.degraded]
+    moving = [each.progress.message for each in states if each.progress is not None and each.progress.progressing]
+    unapplied = [each.applied.message for each in states if each.applied.status != "True"]
     for type, why in ((PROGRESSING, unapplied + moving), (DEGRADED, degraded)):
         if type not in ruled:
             whole.set(type, Verdict(str(bool(why)), BY_KIND, why[0] if why else f"No manifest is {type}"))
 
 
-def _available(states: Sequence[str]) -> Verdict:
-    missing, unknown = states.count("False"), states.count("Unknown")
+def _available(statuses: Sequence[str]) -> Verdict:
+    missing, unknown = statuses.count("False"), statuses.count("Unknown")
     if missing:
-        message = f"{missing} of {len(states)} resources are not available"
+        message = f"{missing} of {len(statuses)} resources are not available"
         return Verdict("False", "ResourcesNotAvailable", message)
     if unknown:
-        message = f"{unknown} of {len(states)} resources have unknown status"
+        message = f"{unknown} of {len(statuses)} resources have unknown status"
         return Verdict("Unknown", "ResourcesStatusUnknown", message)
     return Verdict("True", "ResourcesAvailable", "All resources are available")
 

@@ -15,7 +15,7 @@ from agent.klusterlet.status import (
     INCOMPLETE,
     IS_AVAILABLE,
     NOT_AVAILABLE,
-    Told,
+    ManifestState,
     not_applied,
     skipped_for,
     status,
@@ -186,14 +186,14 @@ def test_the_values_of_an_object_are_limited_in_bytes() -> None:
 
 
 def test_a_long_message_is_cut_to_what_the_hub_accepts() -> None:
-    found = status(work(), [told(feedback=Feedback([], ["x" * 40_000]), has_rules=True)], NOW)
+    found = status(work(), [state_of(feedback=Feedback([], ["x" * 40_000]), has_rules=True)], NOW)
     (manifest,) = found["resourceStatus"]["manifests"]
     assert len(said(manifest, "StatusFeedbackSynced")[2]) == 32_768
 
 
-def told(ordinal: int = 0, name: str = "web", **rest: Any) -> Told:
+def state_of(ordinal: int = 0, name: str = "web", **rest: Any) -> ManifestState:
     meta = Meta(ordinal, "apps", "v1", "Deployment", "deployments", "shop", name)
-    return Told(**{"meta": meta, "applied": APPLIED_WELL, "available": IS_AVAILABLE, **rest})
+    return ManifestState(**{"meta": meta, "applied": APPLIED_WELL, "available": IS_AVAILABLE, **rest})
 
 
 def work(before: Raw | None = None, generation: int = 1) -> Raw:
@@ -206,7 +206,7 @@ def said(found: Raw, type: str) -> tuple[str, str, str]:
 
 
 def test_a_work_without_trouble_is_applied_and_available() -> None:
-    found = status(work(), [told(feedback=Feedback([], []))], NOW)
+    found = status(work(), [state_of(feedback=Feedback([], []))], NOW)
     assert said(found, "Applied") == ("True", "AppliedManifestWorkComplete", "Apply manifest work complete")
     assert said(found, "Available") == ("True", "ResourcesAvailable", "All resources are available")
     (manifest,) = found["resourceStatus"]["manifests"]
@@ -221,9 +221,9 @@ def test_a_work_without_trouble_is_applied_and_available() -> None:
 
 def test_failures_are_counted() -> None:
     some = [
-        told(0, "a", applied=not_applied("denied"), available=NOT_AVAILABLE),
-        told(1, "b", applied=skipped_for("x/v2"), available=None),
-        told(2, "c", available=INCOMPLETE),
+        state_of(0, "a", applied=not_applied("denied"), available=NOT_AVAILABLE),
+        state_of(1, "b", applied=skipped_for("x/v2"), available=None),
+        state_of(2, "c", available=INCOMPLETE),
     ]
     found = status(work(), some, NOW)
     assert said(found, "Applied") == ("False", "AppliedManifestWorkFailed", "Failed to apply manifest work")
@@ -252,7 +252,7 @@ def test_failures_are_counted() -> None:
 )
 def test_conditions_of_rules_are_aggregated(type: str, states: list[str], aggregated: str) -> None:
     some = [
-        told(number, f"m{number}", rules=[Found(type, state, "ConditionRuleEvaluated", "why")])
+        state_of(number, f"m{number}", rules=[Found(type, state, "ConditionRuleEvaluated", "why")])
         for number, state in enumerate(states)
     ]
     found = status(work(), some, NOW)
@@ -262,10 +262,10 @@ def test_conditions_of_rules_are_aggregated(type: str, states: list[str], aggreg
 
 def test_progress_of_workloads_is_reported_unless_a_rule_does() -> None:
     moving = Progress(progressing=True, degraded=False, message="1 of 2 replicas updated")
-    found = status(work(), [told(progress=moving), told(1, "other")], NOW)
+    found = status(work(), [state_of(progress=moving), state_of(1, "other")], NOW)
     assert said(found, "Progressing") == ("True", "ByKind", "1 of 2 replicas updated")
     assert said(found, "Degraded") == ("False", "ByKind", "No manifest is Degraded")
-    ruled = told(progress=moving, rules=[Found("Progressing", "False", "ConditionRuleEvaluated", "done")])
+    ruled = state_of(progress=moving, rules=[Found("Progressing", "False", "ConditionRuleEvaluated", "done")])
     found = status(work(), [ruled], NOW)
     assert said(found, "Progressing") == ("False", "ConditionRulesAggregated", "done")
 
@@ -275,8 +275,8 @@ def test_times_move_with_status_generation_and_values_only() -> None:
         (manifest,) = found["resourceStatus"]["manifests"]
         return {each["type"]: each["lastTransitionTime"] for each in manifest["conditions"]}
 
-    def one(number: int) -> Told:
-        return told(feedback=Feedback([{"name": "a", "fieldValue": {"type": "Integer", "integer": number}}], []))
+    def one(number: int) -> ManifestState:
+        return state_of(feedback=Feedback([{"name": "a", "fieldValue": {"type": "Integer", "integer": number}}], []))
 
     first = status(work(), [one(1)], NOW)
     assert status(work(first), [one(1)], LATER) == first
@@ -286,17 +286,19 @@ def test_times_move_with_status_generation_and_values_only() -> None:
 
 
 def test_conditions_follow_a_manifest_to_another_place() -> None:
-    first = status(work(), [told(0, "a"), told(1, "b", applied=not_applied("x"))], NOW)
-    second = status(work(first), [told(0, "b", applied=not_applied("x")), told(1, "c"), told(2, "a")], LATER)
+    first = status(work(), [state_of(0, "a"), state_of(1, "b", applied=not_applied("x"))], NOW)
+    second = status(
+        work(first), [state_of(0, "b", applied=not_applied("x")), state_of(1, "c"), state_of(2, "a")], LATER
+    )
     times = [each["conditions"][0]["lastTransitionTime"][:10] for each in second["resourceStatus"]["manifests"]]
     assert times == ["2026-01-02", "2026-01-03", "2026-01-02"]
 
 
 def test_conditions_of_other_writers_stay_and_those_of_former_rules_go() -> None:
     good = Found("Good", "True", "ConditionRuleEvaluated", "fine")
-    first = status(work(), [told(rules=[good])], NOW)
+    first = status(work(), [state_of(rules=[good])], NOW)
     first["conditions"].append({"type": "Other", "status": "True", "reason": "Theirs", "message": ""})
-    found = status(work(first), [told()], NOW)
+    found = status(work(first), [state_of()], NOW)
     assert [each["type"] for each in found["conditions"]] == [
         "Applied",
         "Available",
@@ -308,7 +310,7 @@ def test_conditions_of_other_writers_stay_and_those_of_former_rules_go() -> None
 
 
 def test_deletion_names_what_it_waits_for_and_keeps_other_conditions() -> None:
-    first = status(work(), [told()], NOW)
+    first = status(work(), [state_of()], NOW)
     found = with_deleting(work(first), "Widget shop/w (finalizers x/y)", NOW)
     assert [each["type"] for each in found] == ["Applied", "Available", "Progressing", "Degraded", "Deleting"]
     assert said({"conditions": found}, "Deleting") == (
