@@ -14,6 +14,7 @@ from agent.model import envoystart, envoyudp, hostport
 from agent.model.envoycounters import ALIVE, INGRESS, PEER
 from agent.model.envoyparts import (
     CHECKS,
+    CONNECT_ATTEMPTS,
     EXTENSIONS,
     KEEPALIVE_SECONDS,
     OWN,
@@ -198,7 +199,7 @@ def _proxy(counters: str, cluster: str, more: Mapping[str, Any] | None = None) -
         "stat_prefix": counters,
         "cluster": cluster,
         "idle_timeout": "0s",
-        "max_connect_attempts": 3,
+        "max_connect_attempts": CONNECT_ATTEMPTS,
         **(more or {}),
     }
     return {"name": "tcp_proxy", "typed_config": config}

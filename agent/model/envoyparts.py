@@ -17,6 +17,8 @@ EXTENSIONS = "type.googleapis.com/envoy.extensions."
 KEEPALIVE_SECONDS = 60
 MANY = 1_000_000
 """Practically no limit for connections and streams of one cluster; Envoy's default is 1,024."""
+CONNECT_ATTEMPTS = 4
+"""Attempts to connect to a peer. Two failures eject an address, but the third attempt may begin before that counts."""
 CONNECTIONS = 8192
 """Default of the maximum number of connections of a gateway."""
 NOTICED_SECONDS = 7

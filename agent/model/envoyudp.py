@@ -14,6 +14,7 @@ import msgspec
 from agent.model.envoycounters import INGRESS, UDP_PEER
 from agent.model.envoyparts import (
     CHECKS,
+    CONNECT_ATTEMPTS,
     EXTENSIONS,
     MANY,
     Place,
@@ -208,7 +209,7 @@ def egress(peer: Peer, called: Called, port: int, place: Place) -> Raw:
             "proxy_host": "gateway",
             "target_host": called.name,
             "default_target_port": called.port,
-            "retry_options": {"max_connect_attempts": 3},
+            "retry_options": {"max_connect_attempts": CONNECT_ATTEMPTS},
             "buffer_options": {"max_buffered_bytes": _EARLY_BYTES},
             "headers_to_add": [client],
         },
